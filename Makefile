@@ -1,0 +1,43 @@
+# One command each. `make run` and `make test` are all a newcomer needs.
+GO ?= go
+STATICCHECK_VERSION := v0.8.2
+FUZZTIME ?= 3s
+
+.PHONY: build run test race fuzz-smoke lint ci interop compare bench-append bench-longpoll fmt
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
+
+run: build
+	./bin/peregrine serve
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+# Every fuzz target of the tree for FUZZTIME each (go test takes one target at a time).
+fuzz-smoke:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | sort -u); do \
+	    echo "fuzz $$pkg $$target $(FUZZTIME)"; \
+	    $(GO) test $$pkg -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) >/tmp/peregrine-fuzz.log 2>&1 || { cat /tmp/peregrine-fuzz.log; exit 1; }; \
+	  done; \
+	done
+
+lint:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION) ./...
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+
+# Real clients (Java, Go, Node) against the built binary; a missing client is a failure here.
+interop: build
+	PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
+
+ci:
+	bash .ci/run
