@@ -1,0 +1,28 @@
+package sysio
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPUCount returns how many CPUs this process may use at a time. The runtime honours affinity and, since Go 1.25, the CPU
+// quota of the cgroup.
+func CPUCount() int { return runtime.GOMAXPROCS(0) }
+
+// RaiseNoFile raises the soft limit of open descriptors to the hard one and returns the limit that holds now, also beside an
+// error.
+func RaiseNoFile() (uint64, error) {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return 0, err
+	}
+	if lim.Cur >= lim.Max {
+		return uint64(lim.Cur), nil
+	}
+	raised := unix.Rlimit{Cur: lim.Max, Max: lim.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil {
+		return uint64(lim.Cur), err
+	}
+	return uint64(raised.Cur), nil
+}

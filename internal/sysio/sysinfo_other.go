@@ -1,0 +1,23 @@
+//go:build !linux
+
+package sysio
+
+import "errors"
+
+// The facts below are read from Linux' proc file system; elsewhere they are unknown and callers use their defaults.
+
+func PhysicalMemory() (int64, error) { return 0, errors.ErrUnsupported }
+
+func MemAvailable() (int64, error) { return 0, errors.ErrUnsupported }
+
+func RssAnon() (int64, error) { return 0, errors.ErrUnsupported }
+
+func MaxMapCount() (int64, error) { return 0, errors.ErrUnsupported }
+
+func MapCount() (int64, error) { return 0, errors.ErrUnsupported }
+
+func OpenFileCount() (int64, error) { return 0, errors.ErrUnsupported }
+
+func BootID() (string, error) { return "", errors.ErrUnsupported }
+
+func DirtyLimits() (background, throttle int64, err error) { return 0, 0, errors.ErrUnsupported }
