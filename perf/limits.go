@@ -1,0 +1,13 @@
+package perf
+
+import "time"
+
+// The limits of the HTTP server. It answers operators and scrapers, never message traffic, so they are small.
+const (
+	connectionsMax    = 64               // connections at a time; one more is closed as soon as it is accepted
+	headerBytesMax    = 16 << 10         // of one request's header block; more gets 431
+	readHeaderTimeout = 5 * time.Second  // a peer that does not finish its header is dropped
+	idleTimeout       = 60 * time.Second // between two requests of one connection
+	answerTimeout     = 10 * time.Second // to write one answer, profiles excepted
+	profileSecondsMax = 300              // of one CPU profile or trace; more gets 400
+)
