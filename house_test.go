@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// mayImport is the import graph of the rooms: who may lean on whom. A package below a room (broker/topics)
+// has the rights of its room and may also import its own room's packages.
+var mayImport = map[string][]string{
+	"internal/sysio":   {},
+	"internal/message": {},
+	"internal/config":  {},
+	"wire":             {"internal/message"},
+	"flush":            {"internal/message"},
+	"store":            {"internal/message", "internal/sysio", "internal/config"},
+	"dispatch":         {"store", "internal/message"},
+	"netio":            {"wire"},
+	"namesrv":          {"wire", "internal/message", "internal/config"},
+	"broker":           {"wire", "internal/message", "internal/config", "internal/sysio", "store", "dispatch", "flush", "netio"},
+	"perf":             {"internal/config", "internal/sysio"},
+	"bench":            {"wire", "internal/message", "internal/sysio"},
+	"":                 {"netio", "wire", "store", "dispatch", "flush", "bench", "perf", "broker", "namesrv", "internal/sysio", "internal/message", "internal/config"},
+	"interop":          {"wire", "internal/message", "bench", "internal/sysio", "internal/config"},
+}
+
+const modulePath = "peregrine"
+
+// roomOf names the room that a package of this module belongs to; "" is main itself.
+func roomOf(importPath string) string {
+	rel := strings.TrimPrefix(strings.TrimPrefix(importPath, modulePath), "/")
+	best := ""
+	for room := range mayImport {
+		if room != "" && (rel == room || strings.HasPrefix(rel, room+"/")) && len(room) > len(best) {
+			best = room
+		}
+	}
+	if best == "" {
+		return rel
+	}
+	return best
+}
+
+func ours(importPath string) bool {
+	return importPath == modulePath || strings.HasPrefix(importPath, modulePath+"/")
+}
+
+func TestImportGraphIsTheOneWeDrew(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	seen := 0
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		room := roomOf(p.ImportPath)
+		allowed, known := mayImport[room]
+		if !known {
+			t.Errorf("package %s belongs to no room of the import graph", p.ImportPath)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !ours(imp) || roomOf(imp) == room {
+				continue
+			}
+			ok := false
+			for _, a := range allowed {
+				ok = ok || roomOf(imp) == a
+			}
+			if !ok {
+				t.Errorf("%s imports %s, which its room may not", p.ImportPath, imp)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Fatalf("go list named only %d packages", seen)
+	}
+}
+
+const (
+	goFileLinesMax = 700 // past this a file holds more than one job
+	lineRunesMax   = 200
+)
+
+// walkGo visits every Go file of the module, without vendored or generated trees.
+func walkGo(t *testing.T, visit func(path string, lines []string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			switch d.Name() {
+			case ".git", "node_modules", "target", "testdata", "bin", "peregrine-data":
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		var lines []string
+		sc := bufio.NewScanner(f)
+		sc.Buffer(make([]byte, 1<<20), 1<<20)
+		for sc.Scan() {
+			lines = append(lines, sc.Text())
+		}
+		if err := sc.Err(); err != nil {
+			return err
+		}
+		visit(path, lines)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesStayReadable(t *testing.T) {
+	leftover := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)
+	walkGo(t, func(path string, lines []string) {
+		if len(lines) > goFileLinesMax {
+			t.Errorf("%s has %d lines (at most %d)", path, len(lines), goFileLinesMax)
+		}
+		for i, l := range lines {
+			if n := len([]rune(l)); n > lineRunesMax {
+				t.Errorf("%s:%d has %d characters (at most %d)", path, i+1, n, lineRunesMax)
+			}
+			if leftover.MatchString(l) {
+				t.Errorf("%s:%d holds a left-over mark: %s", path, i+1, strings.TrimSpace(l))
+			}
+		}
+	})
+}
+
+// Every room documents its duty in one package comment, so that the map in ARCHITECTURE.md has something to point at.
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	documented := map[string]bool{}
+	walkGo(t, func(path string, lines []string) {
+		dir := filepath.Dir(path)
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		if _, ok := documented[dir]; !ok {
+			documented[dir] = false
+		}
+		for i, l := range lines {
+			if strings.HasPrefix(l, "package ") {
+				if i > 0 && strings.HasPrefix(lines[i-1], "//") || i > 0 && strings.HasSuffix(lines[i-1], "*/") {
+					documented[dir] = true
+				}
+				break
+			}
+		}
+	})
+	var bare []string
+	for dir, ok := range documented {
+		if !ok {
+			bare = append(bare, dir)
+		}
+	}
+	sort.Strings(bare)
+	if len(bare) > 0 {
+		t.Errorf("no package comment in: %s", strings.Join(bare, ", "))
+	}
+}
+
+// The binary never starts another program (case X01: a configuration update led to command execution).
+func TestTheBinaryStartsNoProcess(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for _, p := range strings.Fields(string(out)) {
+		if p == "os/exec" || p == "plugin" {
+			t.Errorf("the binary links %s", p)
+		}
+	}
+}
