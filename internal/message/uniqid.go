@@ -21,7 +21,7 @@ type UniqIDGen struct {
 	prefixLen  int
 	monthStart Millis
 	nextMonth  Millis
-	sinceMonth int32 // the time in the last id; never goes back within a month
+	sinceMonth uint32 // the time in the last id; never goes back within a month
 	counter    uint16
 	inThisMs   uint32 // ids already made with sinceMonth
 }
@@ -46,7 +46,7 @@ func (g *UniqIDGen) Append(dst []byte, now Millis) []byte {
 	if now >= g.nextMonth {
 		g.startMonth(now)
 	}
-	since := int32(min(max(now-g.monthStart, 0), 1<<31-1))
+	since := uint32(max(now-g.monthStart, 0))
 	switch {
 	case since > g.sinceMonth:
 		g.sinceMonth, g.inThisMs = since, 0
@@ -55,7 +55,7 @@ func (g *UniqIDGen) Append(dst []byte, now Millis) []byte {
 		g.inThisMs = 0
 	}
 	var raw [6]byte
-	binary.BigEndian.PutUint32(raw[:], uint32(g.sinceMonth))
+	binary.BigEndian.PutUint32(raw[:], g.sinceMonth)
 	binary.BigEndian.PutUint16(raw[4:], g.counter)
 	g.counter++
 	g.inThisMs++
@@ -63,8 +63,8 @@ func (g *UniqIDGen) Append(dst []byte, now Millis) []byte {
 	return appendHex(dst, raw[:])
 }
 
-// startMonth notes where the month of now begins and ends. A month has at most 2,678,400,000 ms, which does not fit an
-// int32 by name but wraps in RocketMQ, too; Append stops at the largest value instead and counts on from there.
+// startMonth notes where the month of now begins and ends. From the 25th day on the time has its highest bit set, as in
+// RocketMQ, whose decoder reads the four bytes unsigned.
 func (g *UniqIDGen) startMonth(now Millis) {
 	t := time.UnixMilli(int64(now))
 	start := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, t.Location())

@@ -1,0 +1,93 @@
+package wire
+
+// Encoding is the form of a header (org.apache.rocketmq.remoting.protocol.SerializeType). Answers mirror the request's.
+type Encoding uint8
+
+// Encodings, with their codes on the wire.
+const (
+	EncodingJSON   Encoding = 0
+	EncodingBinary Encoding = 1
+)
+
+// String is the name that RocketMQ gives the encoding.
+func (e Encoding) String() string {
+	if e == EncodingBinary {
+		return "ROCKETMQ"
+	}
+	return "JSON"
+}
+
+// Version is what peregrine writes into the version field of everything it sends: 5.5.0 (MQVersion).
+const Version int32 = 513
+
+// Versions that decide what a peer may be sent.
+const (
+	VersionResetOffsetPush  int32 = 28  // a client from here on takes RESET_CONSUMER_CLIENT_OFFSET
+	VersionMaxReconsume     int32 = 121 // maxReconsumeTimes of a request overrides the group's
+	VersionStandardJSON     int32 = 401 // a client from here on gets routes with quoted integer keys
+	VersionV5               int32 = 413 // a broker from here on packs queue mappings into its registration
+	VersionGoAwayAfter      int32 = 475 // a client above may be answered GO_AWAY
+	flagResponse            int32 = 1
+	flagOneway              int32 = 2
+	serializeTypeKey              = "serializeTypeCurrentRPC"
+	binaryHeaderFixedLength       = 21
+)
+
+// Command is one decoded frame (RemotingCommand). A zero Command may be decoded into any number of times. See the package
+// documentation for how long its slices live.
+type Command struct {
+	Encoding Encoding
+	Language Language
+	// HasExt tells that extFields was there, perhaps empty. A binary header cannot tell empty from absent.
+	HasExt  bool
+	Code    int32
+	Version int32
+	Opaque  int32
+	Flag    int32
+	Remark  []byte // nil when absent
+	Body    []byte // never nil after Decode
+	ext     []extEntry
+}
+
+// extEntry is one ext field, unescaped.
+type extEntry struct{ key, value []byte }
+
+// IsResponse tells an answer from a request.
+func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
+
+// IsOneway tells that the sender wants no answer, not even an error.
+func (c *Command) IsOneway() bool { return c.Flag&flagOneway != 0 && !c.IsResponse() }
+
+// ExtIter walks the ext fields of a Command in the order of the frame. Duplicates come one by one; the last counts.
+type ExtIter struct{ rest []extEntry }
+
+// Ext starts a walk over the ext fields.
+func (c *Command) Ext() ExtIter { return ExtIter{c.ext} }
+
+// Next yields the next field. A value is always text: numbers and booleans of a JSON header in their own spelling. Null
+// values are left out.
+//
+// hot: 0 allocs.
+func (it *ExtIter) Next() (key, value []byte, ok bool) {
+	if len(it.rest) == 0 {
+		return nil, nil, false
+	}
+	e := &it.rest[0]
+	it.rest = it.rest[1:]
+	return e.key, e.value, true
+}
+
+// GetExt is the value of the ext field called name.
+//
+// hot: 0 allocs.
+func (c *Command) GetExt(name string) (value []byte, ok bool) {
+	for i := len(c.ext) - 1; i >= 0; i-- {
+		if string(c.ext[i].key) == name {
+			return c.ext[i].value, true
+		}
+	}
+	return nil, false
+}
+
+// ExtLen is the number of ext fields.
+func (c *Command) ExtLen() int { return len(c.ext) }
