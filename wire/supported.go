@@ -1,0 +1,95 @@
+package wire
+
+import "slices"
+
+// Role says which part of peregrine serves a request code.
+type Role uint8
+
+// Roles.
+const (
+	RoleBroker  Role = 1 + iota // served on the broker's listeners
+	RoleNamesrv                 // served on the name server's listener
+	RoleClient                  // sent by the broker, served by clients
+)
+
+// SupportedCode is one row of the table of served codes.
+type SupportedCode struct {
+	Code RequestCode
+	Name string // RocketMQ's constant
+	Role Role
+	// Header is a zero value of the struct with the request's ext fields, nil when it has none. SendMessageHeader and
+	// PullMessageHeader decode themselves, all others are for DecodeHeader.
+	Header any
+	// Response is a zero value of the struct with the answer's ext fields, nil when it has none.
+	Response any
+}
+
+// SupportedCodes is the table of all request codes that peregrine serves or sends, in ascending order. The rooms that
+// serve them register their handlers against it; every other code is answered with REQUEST_CODE_NOT_SUPPORTED.
+func SupportedCodes() []SupportedCode { return slices.Clone(supportedCodes) }
+
+// FindCode is the row of code; ok is false for a code that is not served.
+func FindCode(code RequestCode) (row SupportedCode, ok bool) {
+	i, found := slices.BinarySearchFunc(supportedCodes, code, func(row SupportedCode, code RequestCode) int {
+		return int(row.Code) - int(code)
+	})
+	if !found {
+		return SupportedCode{}, false
+	}
+	return supportedCodes[i], true
+}
+
+// supportedCodes is never written.
+var supportedCodes = []SupportedCode{
+	{RequestSendMessage, "SEND_MESSAGE", RoleBroker, SendMessageHeader{}, SendMessageResponseHeader{}},
+	{RequestPullMessage, "PULL_MESSAGE", RoleBroker, PullMessageHeader{}, PullMessageResponseHeader{}},
+	{RequestQueryConsumerOffset, "QUERY_CONSUMER_OFFSET", RoleBroker, QueryConsumerOffsetRequestHeader{}, OffsetResponseHeader{}},
+	{RequestUpdateConsumerOffset, "UPDATE_CONSUMER_OFFSET", RoleBroker, UpdateConsumerOffsetRequestHeader{}, nil},
+	{RequestUpdateAndCreateTopic, "UPDATE_AND_CREATE_TOPIC", RoleBroker, CreateTopicRequestHeader{}, nil},
+	{RequestGetAllTopicConfig, "GET_ALL_TOPIC_CONFIG", RoleBroker, GetAllTopicConfigRequestHeader{}, GetAllTopicConfigResponseHeader{}},
+	{RequestUpdateBrokerConfig, "UPDATE_BROKER_CONFIG", RoleBroker, nil, nil},
+	{RequestGetBrokerConfig, "GET_BROKER_CONFIG", RoleBroker, nil, GetBrokerConfigResponseHeader{}},
+	{RequestGetBrokerRuntimeInfo, "GET_BROKER_RUNTIME_INFO", RoleBroker, nil, nil},
+	{RequestSearchOffsetByTimestamp, "SEARCH_OFFSET_BY_TIMESTAMP", RoleBroker, SearchOffsetRequestHeader{}, OffsetResponseHeader{}},
+	{RequestGetMaxOffset, "GET_MAX_OFFSET", RoleBroker, GetMaxOffsetRequestHeader{}, OffsetResponseHeader{}},
+	{RequestGetMinOffset, "GET_MIN_OFFSET", RoleBroker, TopicQueueRequestHeader{}, OffsetResponseHeader{}},
+	{RequestGetEarliestMsgStoreTime, "GET_EARLIEST_MSG_STORETIME", RoleBroker, TopicQueueRequestHeader{}, GetEarliestMsgStoretimeResponseHeader{}},
+	{RequestHeartBeat, "HEART_BEAT", RoleBroker, nil, HeartbeatResponseHeader{}},
+	{RequestUnregisterClient, "UNREGISTER_CLIENT", RoleBroker, UnregisterClientRequestHeader{}, nil},
+	{RequestGetConsumerListByGroup, "GET_CONSUMER_LIST_BY_GROUP", RoleBroker, ConsumerGroupRequestHeader{}, nil},
+	{RequestNotifyConsumerIDsChanged, "NOTIFY_CONSUMER_IDS_CHANGED", RoleClient, ConsumerGroupRequestHeader{}, nil},
+	{RequestGetAllConsumerOffset, "GET_ALL_CONSUMER_OFFSET", RoleBroker, nil, nil},
+	{RequestCheckClientConfig, "CHECK_CLIENT_CONFIG", RoleBroker, nil, nil},
+	{RequestPutKVConfig, "PUT_KV_CONFIG", RoleNamesrv, PutKVConfigRequestHeader{}, nil},
+	{RequestGetKVConfig, "GET_KV_CONFIG", RoleNamesrv, KVConfigRequestHeader{}, GetKVConfigResponseHeader{}},
+	{RequestDeleteKVConfig, "DELETE_KV_CONFIG", RoleNamesrv, KVConfigRequestHeader{}, nil},
+	{RequestRegisterBroker, "REGISTER_BROKER", RoleNamesrv, RegisterBrokerRequestHeader{}, RegisterBrokerResponseHeader{}},
+	{RequestUnregisterBroker, "UNREGISTER_BROKER", RoleNamesrv, UnregisterBrokerRequestHeader{}, nil},
+	{RequestGetRouteInfoByTopic, "GET_ROUTEINFO_BY_TOPIC", RoleNamesrv, GetRouteInfoRequestHeader{}, nil},
+	{RequestGetBrokerClusterInfo, "GET_BROKER_CLUSTER_INFO", RoleNamesrv, nil, nil},
+	{RequestUpdateAndCreateSubscriptionGroup, "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", RoleBroker, nil, nil},
+	{RequestGetAllSubscriptionGroupConfig, "GET_ALL_SUBSCRIPTIONGROUP_CONFIG", RoleBroker, GetAllSubscriptionGroupRequestHeader{}, GetAllSubscriptionGroupResponseHeader{}},
+	{RequestWipeWritePermOfBroker, "WIPE_WRITE_PERM_OF_BROKER", RoleNamesrv, BrokerNameRequestHeader{}, WipeWritePermOfBrokerResponseHeader{}},
+	{RequestGetAllTopicListFromNameServer, "GET_ALL_TOPIC_LIST_FROM_NAMESERVER", RoleNamesrv, nil, nil},
+	{RequestDeleteSubscriptionGroup, "DELETE_SUBSCRIPTIONGROUP", RoleBroker, DeleteSubscriptionGroupRequestHeader{}, nil},
+	{RequestDeleteTopicInBroker, "DELETE_TOPIC_IN_BROKER", RoleBroker, TopicRequestHeader{}, nil},
+	{RequestDeleteTopicInNamesrv, "DELETE_TOPIC_IN_NAMESRV", RoleNamesrv, DeleteTopicFromNamesrvRequestHeader{}, nil},
+	{RequestRegisterTopicInNamesrv, "REGISTER_TOPIC_IN_NAMESRV", RoleNamesrv, TopicRequestHeader{}, nil},
+	{RequestGetKVListByNamespace, "GET_KVLIST_BY_NAMESPACE", RoleNamesrv, GetKVListByNamespaceRequestHeader{}, nil},
+	{RequestGetTopicsByCluster, "GET_TOPICS_BY_CLUSTER", RoleNamesrv, GetTopicsByClusterRequestHeader{}, nil},
+	{RequestGetSystemTopicListFromNS, "GET_SYSTEM_TOPIC_LIST_FROM_NS", RoleNamesrv, nil, nil},
+	{RequestSendMessageV2, "SEND_MESSAGE_V2", RoleBroker, SendMessageHeader{}, SendMessageResponseHeader{}},
+	{RequestGetUnitTopicList, "GET_UNIT_TOPIC_LIST", RoleNamesrv, nil, nil},
+	{RequestGetHasUnitSubTopicList, "GET_HAS_UNIT_SUB_TOPIC_LIST", RoleNamesrv, nil, nil},
+	{RequestGetHasUnitSubUnUnitTopicList, "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", RoleNamesrv, nil, nil},
+	{RequestUpdateNamesrvConfig, "UPDATE_NAMESRV_CONFIG", RoleNamesrv, nil, nil},
+	{RequestGetNamesrvConfig, "GET_NAMESRV_CONFIG", RoleNamesrv, nil, nil},
+	{RequestSendBatchMessage, "SEND_BATCH_MESSAGE", RoleBroker, SendMessageHeader{}, SendMessageResponseHeader{}},
+	{RequestQueryDataVersion, "QUERY_DATA_VERSION", RoleNamesrv, QueryDataVersionRequestHeader{}, QueryDataVersionResponseHeader{}},
+	{RequestAddWritePermOfBroker, "ADD_WRITE_PERM_OF_BROKER", RoleNamesrv, BrokerNameRequestHeader{}, AddWritePermOfBrokerResponseHeader{}},
+	{RequestGetTopicConfig, "GET_TOPIC_CONFIG", RoleBroker, TopicRequestHeader{}, nil},
+	{RequestGetSubscriptionGroupConfig, "GET_SUBSCRIPTIONGROUP_CONFIG", RoleBroker, GroupRequestHeader{}, nil},
+	{RequestLitePullMessage, "LITE_PULL_MESSAGE", RoleBroker, PullMessageHeader{}, PullMessageResponseHeader{}},
+	{RequestGetBrokerMemberGroup, "GET_BROKER_MEMBER_GROUP", RoleNamesrv, GetBrokerMemberGroupRequestHeader{}, nil},
+	{RequestBrokerHeartbeat, "BROKER_HEARTBEAT", RoleNamesrv, BrokerHeartbeatRequestHeader{}, nil},
+}
