@@ -1,0 +1,67 @@
+package sysio
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestMachineFacts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if _, err := PhysicalMemory(); err == nil {
+			t.Error("facts without a source")
+		}
+		return
+	}
+	for _, fact := range []struct {
+		name     string
+		read     func() (int64, error)
+		low, top int64
+	}{
+		{"PhysicalMemory", PhysicalMemory, 16 << 20, 1 << 50},
+		{"MemAvailable", MemAvailable, 1 << 20, 1 << 50},
+		{"RssAnon", RssAnon, 1 << 20, 1 << 40},
+		{"MaxMapCount", MaxMapCount, 1000, 1 << 40},
+		{"MapCount", MapCount, 5, 1 << 20},
+		{"OpenFileCount", OpenFileCount, 1, 1 << 20},
+	} {
+		if n, err := fact.read(); err != nil || n < fact.low || n > fact.top {
+			t.Errorf("%s = %d, %v", fact.name, n, err)
+		}
+	}
+	physical, _ := PhysicalMemory()
+	if avail, _ := MemAvailable(); avail > physical {
+		t.Errorf("%d available of %d", avail, physical)
+	}
+	if id, err := BootID(); err != nil || len(id) != 36 {
+		t.Errorf("BootID = %q, %v", id, err)
+	}
+	background, throttle, err := DirtyLimits()
+	if err != nil || background < 0 || throttle < background {
+		t.Errorf("DirtyLimits = %d, %d, %v", background, throttle, err)
+	}
+	if CPUCount() < 1 {
+		t.Error("no CPU")
+	}
+}
+
+func TestRaiseNoFileReachesTheHardLimit(t *testing.T) {
+	n, err := RaiseNoFile()
+	must(t, err)
+	again, err := RaiseNoFile()
+	must(t, err)
+	if n < 64 || again != n {
+		t.Errorf("%d, then %d", n, again)
+	}
+}
+
+func TestProcFieldsSayWhatIsMissing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return
+	}
+	if _, err := procField("/proc/meminfo", "NoSuchField:"); err == nil {
+		t.Error("a field that does not exist")
+	}
+	if _, err := procField("/proc/no/such/file", "X:"); err == nil {
+		t.Error("a file that does not exist")
+	}
+}
