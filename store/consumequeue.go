@@ -1,0 +1,261 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// chunkPool lends the buffer that units are encoded into.
+type chunkPool struct{ pool sync.Pool }
+
+func newChunkPool() *chunkPool {
+	return &chunkPool{sync.Pool{New: func() any { return new([unitChunk * unitBytes]byte) }}}
+}
+
+func (p *chunkPool) get() *[unitChunk * unitBytes]byte {
+	return p.pool.Get().(*[unitChunk * unitBytes]byte)
+}
+
+func (p *chunkPool) put(b *[unitChunk * unitBytes]byte) { p.pool.Put(b) }
+
+func encodeUnit(dst []byte, u Unit) {
+	binary.BigEndian.PutUint64(dst, uint64(u.Phy))
+	binary.BigEndian.PutUint32(dst[8:], uint32(u.Size))
+	binary.BigEndian.PutUint64(dst[12:], uint64(u.Tags))
+}
+
+func decodeUnit(b []byte) Unit {
+	return Unit{
+		Phy:  message.PhyOffset(binary.BigEndian.Uint64(b)),
+		Size: int32(binary.BigEndian.Uint32(b[8:])),
+		Tags: message.TagsCode(binary.BigEndian.Uint64(b[12:])),
+	}
+}
+
+// valid tells whether the unit was written: free space is zero, and so has size 0.
+func (u Unit) valid() bool { return u.Phy >= 0 && u.Size > 0 }
+
+// AppendUnits adds units whose first has queue offset first. For dispatch: one goroutine per queue, in log order. Units below
+// Max are there already and are skipped. A gap in front of first is filled with pre-blank units, so that no offset shifts.
+// When it returns nil the units are in the file (not durable: FlushQueues), in memory, and visible. After an error nothing
+// became visible and the same call may be made again.
+func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
+	if q.badTopic {
+		return fmt.Errorf("%w: %q", ErrBadTopic, q.topic)
+	}
+	if first < 0 {
+		return fmt.Errorf("%w: %s-%d: offset %d", ErrQueueGap, q.topic, q.id, first)
+	}
+	q.writeMu.Lock()
+	defer q.writeMu.Unlock()
+	end := q.Max()
+	if skip := end - first; skip > 0 {
+		if int64(skip) >= int64(len(units)) {
+			return nil
+		}
+		units, first = units[skip:], end
+	}
+	if len(units) == 0 {
+		return nil
+	}
+	if first > end {
+		if err := q.fillGap(end, first); err != nil {
+			return err
+		}
+	}
+	if err := q.write(first, units, len(units)); err != nil {
+		return err
+	}
+	nothingBelow := q.Min() == end
+	q.publish(first, units)
+	if first > end && nothingBelow {
+		q.min.Store(int64(first)) // after max: a reader may meet pre-blank units, but never a queue with min above max
+	}
+	return nil
+}
+
+// publish makes written units visible. The caller holds writeMu.
+func (q *Queue) publish(first message.QueueOffset, units []Unit) {
+	end := first + message.QueueOffset(len(units))
+	if q.next.Load() < int64(end) {
+		// Only records of an earlier run get here: an append of this run raised next before dispatch saw the record.
+		q.store.log.raiseNext(q, end)
+	}
+	q.ringMu.Lock()
+	q.ring.push(first, units, &q.store.rings)
+	q.idle = 0
+	q.max.Store(int64(end))
+	q.ringMu.Unlock()
+	if !q.dirty {
+		q.dirty = true
+		q.store.noteDirty(q)
+	}
+}
+
+// raiseNext lifts the queue's next offset to at least end.
+func (l *CommitLog) raiseNext(q *Queue, end message.QueueOffset) {
+	l.mu.Lock()
+	if q.next.Load() < int64(end) {
+		q.next.Store(int64(end))
+	}
+	l.mu.Unlock()
+}
+
+// fillGap writes pre-blank units from end up to first. A queue without files begins with the file that holds first; the part
+// of that file in front of it is filled (ConsumeQueue.fillPreBlank of 5.5.0). The caller holds writeMu.
+func (q *Queue) fillGap(end, first message.QueueOffset) error {
+	from := end
+	if q.firstFile < 0 && end == 0 {
+		from = first - first%q.store.unitsPerFile()
+	}
+	if first-from > preBlankUnitsMax {
+		return fmt.Errorf("%w: %s-%d: from %d to %d", ErrQueueGap, q.topic, q.id, end, first)
+	}
+	return q.write(from, nil, int(first-from))
+}
+
+// write puts count units, pre-blank ones where units is nil, at offset first, one pwrite per contiguous chunk in a file. The
+// caller holds writeMu.
+func (q *Queue) write(first message.QueueOffset, units []Unit, count int) error {
+	buf := q.store.chunks.get()
+	defer q.store.chunks.put(buf)
+	fileBytes := q.store.set.queueFileBytes
+	for done := 0; done < count; {
+		off := int64(first+message.QueueOffset(done)) * unitBytes
+		at := off % fileBytes
+		n := min(count-done, unitChunk, int((fileBytes-at)/unitBytes))
+		for i := range n {
+			u := Unit{Size: preBlankSize}
+			if units != nil {
+				u = units[done+i]
+			}
+			encodeUnit(buf[i*unitBytes:], u)
+		}
+		if err := q.writeAt(off-at, at, buf[:n*unitBytes]); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+// writeAt writes into the file that begins at start and makes it first if need be, full length.
+func (q *Queue) writeAt(start, at int64, p []byte) error {
+	key := fileKey{queue: q, start: start}
+	open := q.store.cold.acquire(key)
+	if open == nil {
+		file, err := q.openForWriting(start)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.filePath(start), err)
+		}
+		open = q.store.cold.insert(key, file)
+	}
+	_, err := open.file.WriteAt(p, at)
+	q.store.cold.release(open)
+	if err == nil {
+		if q.firstFile < 0 {
+			q.firstFile = start
+		}
+		return nil
+	}
+	if sysio.IsNoSpace(err) {
+		return &DiskFullError{Path: q.filePath(start), Threshold: q.store.set.warnPct, Cause: err}
+	}
+	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.filePath(start), err)
+}
+
+func (q *Queue) openForWriting(start int64) (sysio.File, error) {
+	fsys, path := q.store.fsys, q.filePath(start)
+	file, err := fsys.OpenFile(path, os.O_RDWR, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		q.newNames = true
+		file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = fsys.MkdirAll(q.dir(), 0o755); err == nil {
+				file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err == nil && size < q.store.set.queueFileBytes {
+		err = file.Truncate(q.store.set.queueFileBytes)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// ReadUnits reads units from offset from on out of the files and returns how many; fewer than len(dst) at Max or at the end
+// of a file. ErrOutOfRange outside of [Min, Max). Any goroutine; it may wait for the disk.
+func (q *Queue) ReadUnits(dst []Unit, from message.QueueOffset) (int, error) {
+	if from < q.Min() || from >= q.Max() {
+		return 0, fmt.Errorf("%w: %s-%d has %d to %d, asked for %d", ErrOutOfRange, q.topic, q.id, q.Min(), q.Max(), from)
+	}
+	return q.readUnits(dst, from, q.Max())
+}
+
+// readUnits is ReadUnits with a given end, for recovery too.
+func (q *Queue) readUnits(dst []Unit, from, end message.QueueOffset) (int, error) {
+	fileBytes := q.store.set.queueFileBytes
+	off := int64(from) * unitBytes
+	at := off % fileBytes
+	n := int(min(int64(len(dst)), int64(end-from), (fileBytes-at)/unitBytes))
+	if n <= 0 {
+		return 0, nil
+	}
+	key := fileKey{queue: q, start: off - at}
+	open := q.store.cold.acquire(key)
+	if open == nil {
+		// For writing as well: the cache may hand the descriptor to AppendUnits.
+		file, err := q.store.fsys.OpenFile(q.filePath(off-at), os.O_RDWR, 0)
+		if err != nil {
+			return 0, err
+		}
+		open = q.store.cold.insert(key, file)
+	}
+	defer q.store.cold.release(open)
+	buf := q.store.chunks.get()
+	defer q.store.chunks.put(buf)
+	for done := 0; done < n; {
+		k := min(n-done, unitChunk)
+		m, err := open.file.ReadAt(buf[:k*unitBytes], at+int64(done)*unitBytes)
+		for i := range m / unitBytes {
+			dst[done+i] = decodeUnit(buf[i*unitBytes:])
+		}
+		if m < k*unitBytes {
+			if err == nil || err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return done + m/unitBytes, fmt.Errorf("read %s at %d: %w", q.filePath(off-at), at, err)
+		}
+		done += k
+	}
+	return n, nil
+}
+
+func (q *Queue) dir() string {
+	return filepath.Join(q.store.set.queueDir, q.topic, strconv.FormatInt(int64(q.id), 10))
+}
+
+func (q *Queue) filePath(start int64) string { return dataPath(q.dir(), start) }
+
+// topicCanBeStored tells whether a topic name can name a directory. What clients may call a topic is the broker's matter.
+func topicCanBeStored(topic string) bool {
+	return topic != "" && len(topic) <= topicNameBytesMax && topic != "." && topic != ".." && !strings.ContainsAny(topic, "/\x00")
+}

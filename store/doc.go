@@ -1,0 +1,2 @@
+// Package store owns the messages on disk.
+package store

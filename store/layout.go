@@ -1,0 +1,253 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// layout is what a look at a directory found. Looking changes nothing.
+type layout struct {
+	rootExists bool
+	crashed    bool // the abort file is there
+	log        []dataFile
+	queues     []queueDir
+	checkpoint checkpointFields
+	warnings   []string
+}
+
+// dataFile is a file of the log or of a queue.
+type dataFile struct {
+	start int64
+	size  int64
+	path  string
+}
+
+// queueDir is consumequeue/<topic>/<id>.
+type queueDir struct {
+	topic string
+	id    message.QueueID
+	files []dataFile // by start
+}
+
+func (lay *layout) warn(format string, args ...any) {
+	lay.warnings = append(lay.warnings, fmt.Sprintf(format, args...))
+}
+
+// inspect looks at a store directory and refuses, with a RefusedError, what this program cannot take over.
+func inspect(fsys sysio.FS, set settings) (*layout, error) {
+	lay := &layout{}
+	entries, err := readDirIfThere(fsys, set.root)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	lay.rootExists = entries != nil
+	for _, e := range entries {
+		if e.Name == abortName && !e.Dir {
+			lay.crashed = true
+		}
+	}
+	if err := refuseForeignKinds(fsys, set, entries); err != nil {
+		return nil, err
+	}
+	if lay.checkpoint, err = readCheckpoint(fsys, filepath.Join(set.root, checkpointName)); err != nil {
+		return nil, fmt.Errorf("store: read the checkpoint: %w", err)
+	}
+	if err := lay.inspectLog(fsys, set); err != nil {
+		return nil, err
+	}
+	if err := lay.inspectQueues(fsys, set); err != nil {
+		return nil, err
+	}
+	return lay, nil
+}
+
+// refuseForeignKinds refuses directories whose messages live in a form that this program does not read.
+func refuseForeignKinds(fsys sysio.FS, set settings, entries []sysio.Info) error {
+	for _, e := range entries {
+		if !e.Dir {
+			continue
+		}
+		path := filepath.Join(set.root, e.Name)
+		var why string
+		switch {
+		case strings.HasPrefix(e.Name, "dledger-"):
+			why = "this is a DLedger log (enableDLegerCommitLog), which peregrine does not read; start it with the original broker"
+		case e.Name == "consumequeue_rocksdb":
+			why = "these are RocksDB consume queues (storeType=defaultRocksDB), which peregrine does not read; move back to storeType=default with the original broker"
+		case e.Name == "batchconsumequeue":
+			why = "these are batch consume queues (topic attribute queue.type=BatchCQ), which peregrine does not read yet"
+		default:
+			continue
+		}
+		found, err := holdsFile(fsys, path)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if found != "" {
+			return refuse(path, "%s (first file: %s)", why, found)
+		}
+	}
+	return nil
+}
+
+// holdsFile returns the first file of some length below dir, "" if there is none.
+func holdsFile(fsys sysio.FS, dir string) (string, error) {
+	entries, err := readDirIfThere(fsys, dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name)
+		if !e.Dir {
+			if e.Size > 0 {
+				return path, nil
+			}
+			continue
+		}
+		if found, err := holdsFile(fsys, path); err != nil || found != "" {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// readDirIfThere returns nil for a directory that does not exist, and a list that is not nil for one that does.
+func readDirIfThere(fsys sysio.FS, dir string) ([]sysio.Info, error) {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if entries == nil {
+		entries = []sysio.Info{}
+	}
+	return entries, nil
+}
+
+// inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. The last one may be empty (a
+// crash while it was made: it is deleted) or short (it is given its length back), the others may not.
+func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
+	files, err := lay.dataFiles(fsys, set.logDir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for i, f := range files {
+		last := i == len(files)-1
+		switch {
+		case f.size == 0 && last:
+		case f.size > set.segmentBytes, f.size < set.segmentBytes && (!last || len(files) == 1):
+			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeCommitLog); %s", f.size, set.segmentBytes, sizeAdvice(files))
+		case f.size < set.segmentBytes:
+			lay.warn("%s has %d bytes of %d: taken as a torn end", f.path, f.size, set.segmentBytes)
+		}
+		if f.start%set.segmentBytes != 0 {
+			return refuse(f.path, "the file's name is no multiple of mappedFileSizeCommitLog=%d", set.segmentBytes)
+		}
+		if i > 0 && f.start != files[i-1].start+set.segmentBytes {
+			return refuse(f.path, "the file before it, %s, is missing: the log has a gap; bring the file back or move all older ones away",
+				fileName(f.start-set.segmentBytes))
+		}
+	}
+	lay.log = files
+	return nil
+}
+
+// sizeAdvice says what to do about a wrong size: a configured size that does not fit the directory, or a damaged file.
+func sizeAdvice(files []dataFile) string {
+	size := files[0].size
+	for _, f := range files {
+		if f.size != size {
+			return "the file is damaged: restore it from a copy"
+		}
+	}
+	return fmt.Sprintf("the directory was made with mappedFileSizeCommitLog=%d", size)
+}
+
+// dataFiles lists the files of a data directory by start. Everything else in it is left alone with a warning.
+func (lay *layout) dataFiles(fsys sysio.FS, dir string) ([]dataFile, error) {
+	entries, err := readDirIfThere(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []dataFile
+	for _, e := range entries {
+		start, ok := parseFileName(e.Name)
+		switch {
+		case e.Dir:
+		case !ok:
+			lay.warn("%s is not a data file and is ignored (the original broker refuses to start with it)", filepath.Join(dir, e.Name))
+		default:
+			files = append(files, dataFile{start: start, size: e.Size, path: filepath.Join(dir, e.Name)})
+		}
+	}
+	sort.Slice(files, func(i, k int) bool { return files[i].start < files[k].start })
+	return files, nil
+}
+
+// inspectQueues lists the ConsumeQueue files. A queue's short last file is mended; a size that cannot be right is refused,
+// because reading with wrong geometry would mix up offsets.
+func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
+	topics, err := readDirIfThere(fsys, set.queueDir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, t := range topics {
+		path := filepath.Join(set.queueDir, t.Name)
+		if !t.Dir {
+			if t.Name == "CURRENT" || strings.HasPrefix(t.Name, "MANIFEST-") {
+				return refuse(path, "these are RocksDB consume queues (storeType=defaultRocksDB), which peregrine does not read")
+			}
+			lay.warn("%s is not a topic and is ignored", path)
+			continue
+		}
+		ids, err := fsys.ReadDir(path)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		for _, e := range ids {
+			id, err := strconv.ParseInt(e.Name, 10, 32)
+			if !e.Dir || err != nil {
+				lay.warn("%s is not a queue and is ignored", filepath.Join(path, e.Name))
+				continue
+			}
+			if err := lay.inspectQueue(fsys, set, t.Name, message.QueueID(id), filepath.Join(path, e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id message.QueueID, dir string) error {
+	files, err := lay.dataFiles(fsys, dir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for i, f := range files {
+		last := i == len(files)-1
+		switch {
+		case f.size > set.queueFileBytes, f.size < set.queueFileBytes && !last:
+			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueue)", f.size, set.queueFileBytes)
+		case f.size < set.queueFileBytes:
+			lay.warn("%s has %d bytes of %d: the rest is taken as empty", f.path, f.size, set.queueFileBytes)
+		}
+		if f.start%set.queueFileBytes != 0 {
+			return refuse(f.path, "the file's name is no multiple of mappedFileSizeConsumeQueue=%d", set.queueFileBytes)
+		}
+		if i > 0 && f.start != files[i-1].start+set.queueFileBytes {
+			lay.warn("%s: the file before it is missing; older entries of the queue cannot be read", f.path)
+		}
+	}
+	lay.queues = append(lay.queues, queueDir{topic: topic, id: id, files: files})
+	return nil
+}

@@ -1,0 +1,95 @@
+package store
+
+import "time"
+
+// On-disk constants, frozen by the original's format (CommitLog, ConsumeQueue, StoreCheckpoint of 5.5.0).
+const (
+	// unitBytes is one ConsumeQueue entry: i64 position, i32 size, i64 tags code.
+	unitBytes = 20
+	// preBlankSize is the size field of a unit that only keeps a queue offset occupied; readers step over it.
+	preBlankSize = 1<<31 - 1
+	// blankBytes is the end-of-file mark; as many bytes stay free behind every record of a file.
+	blankBytes = 8
+	// checkpointBytes is the length of the checkpoint file.
+	checkpointBytes = 4096
+	// nameDigits is the least number of digits in a data file's name.
+	nameDigits = 20
+	// recordOverheadMax is what a record may have beyond maxMessageSize (topic, properties, header).
+	recordOverheadMax = 64 << 10
+)
+
+// Space ahead of the write position.
+const (
+	// touchWindowBytes is how far ahead of the write position pages are made present and writable. Touched pages are dirty
+	// and the kernel may write them once more, so it is no larger than what a few milliseconds of a full-rate burst need:
+	// 16 MiB are 30 ms at 500 MB/s, populating 1 MiB takes about 0.5 ms.
+	touchWindowBytes = 16 << 20
+	// touchStepBytes is what one populate call covers; Unmap waits for at most one of them.
+	touchStepBytes = 1 << 20
+	// allocateStepBytes is how far blocks are given to a file that is not allocated as a whole.
+	allocateStepBytes = 64 << 20
+	// allocateAheadBytes must be allocated ahead of the write position, however small the files are.
+	allocateAheadBytes = 64 << 20
+	// allocateWaitMax is how long an append waits for a file that is being made before it is refused (5 s in the original).
+	allocateWaitMax = 5 * time.Second
+)
+
+// Append.
+const (
+	// directScratchBytes is the buffer of the writeWithoutMmap form: a batch that is larger takes several writes.
+	directScratchBytes = 4 << 20
+)
+
+// Queues.
+const (
+	// ringUnitsMin and ringUnitsMax bound the newest units that one queue keeps in memory; both are powers of two.
+	ringUnitsMin = 64
+	ringUnitsMax = 4096
+	// ringBudgetBytes bounds the memory of all rings together: 16 MiB are 170 queues at ringUnitsMax, 10,900 at ringUnitsMin.
+	ringBudgetBytes = 16 << 20
+	// ringIdleTicks is how many seconds without a new unit make a ring one that may be taken away when the budget is short.
+	ringIdleTicks = 5
+	// openFilesMax bounds the descriptors of ConsumeQueue files and of cold CommitLog files together.
+	openFilesMax = 512
+	// queueIDDenseMax is below which queue ids index an array; the few larger ones that exist live in a map.
+	queueIDDenseMax = 4096
+	// queueShardCount is the number of tables that topics are spread over, a power of two. Creating a queue copies one.
+	queueShardCount = 256
+	// preBlankUnitsMax bounds the gap that AppendUnits fills in front of a unit: a damaged queue offset must not fill the disk.
+	preBlankUnitsMax = 3_000_000
+	// unitChunk is how many units are encoded for one pwrite.
+	unitChunk = 2048
+	// topicNameBytesMax is the longest name of a directory entry.
+	topicNameBytesMax = 255
+)
+
+// Background work.
+const (
+	// tickInterval is the rhythm of the disk check, the hot window and the checkpoint file.
+	tickInterval = time.Second
+	// unmapGraceTicks is how many ticks after a segment left the hot window its mapping goes. A slice of it must not be
+	// held that long; slices live for one turn of an event loop.
+	unmapGraceTicks = 60
+	// hotMemoryPercent of the available memory counts as holding the newest part of the log.
+	hotMemoryPercent = 40
+	// hotBytesMin is the hot window on a machine that is short of memory.
+	hotBytesMin = 64 << 20
+	// mappedFilesMax bounds the mappings of CommitLog files (the kernel's default limit is 65,530 for the whole process);
+	// what is older is read with pread.
+	mappedFilesMax = 16384
+	// recoveryDistanceMax is how many dispatched bytes may follow the checkpoint before the queues are synced out of turn:
+	// it bounds what a start after kill -9 has to scan.
+	recoveryDistanceMax = 512 << 20
+)
+
+// Recovery.
+const (
+	// scanBlockBytes is what recovery reads with one call.
+	scanBlockBytes = 4 << 20
+	// recoverWorkersMax bounds the goroutines that look at ConsumeQueue directories.
+	recoverWorkersMax = 8
+	// progressInterval is how often the progress callback is called.
+	progressInterval = time.Second
+	// damagedListMax bounds RecoveryReport.Damaged; further ones are only counted.
+	damagedListMax = 1000
+)

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"peregrine/internal/sysio"
+)
+
+// Names of the two marker files. The guard is the lock on byte 0 of the lock file, which the original takes as well; that
+// the file exists means nothing. The abort file exists while a broker runs and after it died: its text is the process id.
+const (
+	lockName  = "lock"
+	abortName = "abort"
+	lockText  = "lock"
+)
+
+// takeLock takes the lock, or names the holder.
+func takeLock(fsys sysio.FS, root string) (io.Closer, error) {
+	path := filepath.Join(root, lockName)
+	held, err := fsys.Lock(path)
+	if err == nil {
+		return held, nil
+	}
+	var locked *sysio.LockedError
+	if errors.As(err, &locked) {
+		pid := locked.PID
+		if pid == 0 {
+			pid = pidFromAbort(fsys, root)
+		}
+		return nil, &LockedError{Path: path, PID: pid}
+	}
+	return nil, fmt.Errorf("store: take the lock: %w", err)
+}
+
+// pidFromAbort returns the process that the abort file names, if such a process runs; else 0. Around a start the file may
+// still name the process that died before.
+func pidFromAbort(fsys sysio.FS, root string) int {
+	f, err := fsys.OpenFile(filepath.Join(root, abortName), os.O_RDONLY, 0)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var b [32]byte
+	n, _ := f.ReadAt(b[:], 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+		return 0
+	}
+	return pid
+}
+
+// markRunning writes the abort file, durably: from here on a missing clean stop is noticed.
+func markRunning(fsys sysio.FS, root string) error {
+	err := writeWhole(fsys, filepath.Join(root, abortName), strconv.Itoa(os.Getpid()))
+	if err == nil {
+		err = fsys.SyncDir(root)
+	}
+	if err != nil {
+		return fmt.Errorf("store: write %s: %w", abortName, err)
+	}
+	return nil
+}
+
+func markStopped(fsys sysio.FS, root string) error {
+	if err := fsys.Remove(filepath.Join(root, abortName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fsys.SyncDir(root)
+}
+
+// fillLockFile gives a new lock file the text that the original writes.
+func fillLockFile(fsys sysio.FS, root string) error {
+	path := filepath.Join(root, lockName)
+	if info, err := fsys.Stat(path); err == nil && info.Size > 0 {
+		return nil
+	}
+	return writeWhole(fsys, path, lockText)
+}
+
+func writeWhole(fsys sysio.FS, path, text string) error {
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(text), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"peregrine/internal/config"
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// Options is what Open needs.
+type Options struct {
+	FS     sysio.FS       // nil: the machine's file system
+	Config *config.Config // required; only read
+	Logger *slog.Logger   // nil: no lines
+	// Now is the clock of store times, nil the machine's. Called under the append lock once per batch: it must be quick.
+	Now func() message.Millis
+	// Progress is called about once per second while Open recovers, on a goroutine of its own; nil is allowed.
+	Progress func(RecoveryProgress)
+}
+
+// Open takes the directory that the configuration names, makes it if it is missing, recovers it and makes it ready to append.
+// The lock is taken before anything is looked at. Errors: a *LockedError (at once) when another process works on the directory,
+// a *RefusedError when its content cannot be taken over, else what the file system said. A directory that is refused is left
+// as it was.
+//
+// Dispatch has to begin at Recovery().RedispatchFrom. Next offsets are right from the beginning; Max of a queue is complete
+// when dispatch has reached Recovery().End.
+func Open(o Options) (*Store, error) {
+	if o.FS == nil {
+		o.FS = sysio.OS{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = nowMillis
+	}
+	set, err := settingsOf(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	return open(o.FS, set, o.Logger, o.Now, o.Progress)
+}
+
+func settingsOf(c *config.Config) (settings, error) {
+	set := settings{
+		root:               c.StorePathRootDir,
+		logDir:             c.CommitLogDir(),
+		queueDir:           filepath.Join(c.StorePathRootDir, queueDirName),
+		segmentBytes:       c.MappedFileSizeCommitLog,
+		queueFileBytes:     (c.MappedFileSizeConsumeQueue + unitBytes - 1) / unitBytes * unitBytes,
+		recordBytesMax:     int64(c.MaxMessageSize) + recordOverheadMax,
+		syncFlush:          c.SyncFlushed(),
+		direct:             c.WriteWithoutMmap,
+		randomReads:        !c.DataReadAheadEnable,
+		checkCRC:           c.CheckCRCOnRecover,
+		warnPct:            c.DiskSpaceWarningLevelRatio,
+		forcePct:           min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
+		queueFlushInterval: time.Duration(c.FlushIntervalConsumeQueue) * time.Millisecond,
+		queueFlushThorough: time.Duration(c.FlushConsumeQueueThoroughInterval) * time.Millisecond,
+		queueFlushPages:    int64(c.FlushConsumeQueueLeastPages),
+	}
+	if strings.Contains(c.StorePathCommitLog, ",") {
+		return set, refuse(c.StorePathCommitLog, "storePathCommitLog names several directories; a log over several directories is not supported, name one")
+	}
+	return set, nil
+}

@@ -1,0 +1,268 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"peregrine/internal/message"
+)
+
+// loadQueues finds the end of every queue that has a folder, several at a time.
+func (r *recovery) loadQueues() error {
+	return r.parallel(len(r.lay.queues), func(i int) error {
+		d := r.lay.queues[i]
+		return r.loadQueue(r.s.Queue(d.topic, d.id), d.files)
+	})
+}
+
+// parallel calls work(0..n-1) on a few goroutines and returns the first error.
+func (r *recovery) parallel(n int, work func(int) error) error {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	var mu sync.Mutex
+	var first error
+	for range min(n, recoverWorkersMax) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := work(i); err != nil {
+					mu.Lock()
+					first = errors.Join(first, err)
+					mu.Unlock()
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	return first
+}
+
+// loadQueue sets the queue's end: behind the last unit of the unbroken run of written ones. After a clean stop the run has
+// no holes and its end is searched; after a crash the last three files are walked (ConsumeQueue.recover, 5.5.0), since a
+// page in the middle may be missing. What lies behind a hole is taken away, or it would come to light once the hole is
+// filled; dispatch brings it again.
+func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
+	files = newestRun(files, r.s.set.queueFileBytes)
+	if len(files) == 0 {
+		return nil
+	}
+	perFile := message.QueueOffset(r.s.set.queueFileBytes / unitBytes)
+	q.firstFile = files[0].start
+	first := message.QueueOffset(files[0].start / unitBytes)
+	end, limit := first, first+perFile*message.QueueOffset(len(files))
+	for _, f := range files {
+		if f.size < r.s.set.queueFileBytes {
+			if err := setLength(r.s.fsys, f.path, r.s.set.queueFileBytes); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	if r.lay.crashed {
+		from := max(first, limit-3*perFile)
+		if end, err = r.walkUnits(q, from, limit); err == nil && end == from && from > first {
+			end, err = r.walkUnits(q, first, limit)
+		}
+	} else {
+		end, err = r.searchEnd(q, first, limit)
+	}
+	if err != nil {
+		return err
+	}
+	r.setEnd(q, end)
+	q.min.Store(int64(first))
+	if r.lay.crashed {
+		return r.clearUnits(q, end, limit)
+	}
+	return nil
+}
+
+// setEnd puts the end of the visible units to end.
+func (r *recovery) setEnd(q *Queue, end message.QueueOffset) {
+	q.max.Store(int64(end))
+	q.next.Store(int64(end))
+	q.synced = end
+	q.ring.end, q.ring.count = end, 0
+}
+
+// newestRun returns the last files without a gap between them.
+func newestRun(files []dataFile, size int64) []dataFile {
+	for i := len(files) - 1; i > 0; i-- {
+		if files[i-1].start+size != files[i].start {
+			return files[i:]
+		}
+	}
+	return files
+}
+
+// walkUnits returns the first offset in [from, limit) without a valid unit, limit if there is none.
+func (r *recovery) walkUnits(q *Queue, from, limit message.QueueOffset) (message.QueueOffset, error) {
+	buf := make([]Unit, unitChunk)
+	for from < limit {
+		n, err := q.readUnits(buf, from, limit)
+		if err != nil {
+			return 0, err
+		}
+		for i := range n {
+			if !buf[i].valid() {
+				return from + message.QueueOffset(i), nil
+			}
+		}
+		from += message.QueueOffset(n)
+	}
+	return limit, nil
+}
+
+// searchEnd is walkUnits for a queue without holes.
+func (r *recovery) searchEnd(q *Queue, from, limit message.QueueOffset) (message.QueueOffset, error) {
+	return r.searchUnits(q, from, limit, func(u Unit) bool { return !u.valid() })
+}
+
+// searchUnits returns the first offset in [from, limit) for which is true; is must be false up to some offset and true from
+// there on.
+func (r *recovery) searchUnits(q *Queue, from, limit message.QueueOffset, is func(Unit) bool) (message.QueueOffset, error) {
+	var failed error
+	var one [1]Unit
+	n := sort.Search(int(limit-from), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		if _, err := q.readUnits(one[:], from+message.QueueOffset(i), limit); err != nil {
+			failed = err
+			return true
+		}
+		return is(one[0])
+	})
+	return from + message.QueueOffset(n), failed
+}
+
+// newestUnit returns the largest position that a queue entry names, -1 without any. Within a queue positions grow, so the
+// last real unit of each queue is enough.
+func (r *recovery) newestUnit() message.PhyOffset {
+	newest := message.PhyOffset(-1)
+	r.s.queues.each(func(q *Queue) bool {
+		if u, ok := r.lastUnit(q); ok {
+			newest = max(newest, u.Phy)
+		}
+		return true
+	})
+	return newest
+}
+
+// lastUnit returns the queue's last unit that names a record.
+func (r *recovery) lastUnit(q *Queue) (Unit, bool) {
+	var one [1]Unit
+	for o := q.Max() - 1; o >= q.Min(); o-- {
+		if n, err := q.readUnits(one[:], o, q.Max()); err != nil || n == 0 {
+			return Unit{}, false
+		}
+		if !one[0].IsPreBlank() {
+			return one[0], true
+		}
+	}
+	return Unit{}, false
+}
+
+// cutQueues takes away the units that name records at or behind the end of the log.
+func (r *recovery) cutQueues(end message.PhyOffset) error {
+	var queues []*Queue
+	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
+	var cut atomic.Int64
+	err := r.parallel(len(queues), func(i int) error {
+		n, err := r.cutQueue(queues[i], end)
+		cut.Add(n)
+		return err
+	})
+	if r.report.UnitsCut = cut.Load(); r.report.UnitsCut > 0 {
+		r.logger.Warn("queues were ahead of the log; their entries behind its end are cut", "end", int64(end), "entries", r.report.UnitsCut)
+	}
+	return err
+}
+
+func (r *recovery) cutQueue(q *Queue, end message.PhyOffset) (int64, error) {
+	if u, ok := r.lastUnit(q); !ok || u.Phy < end {
+		return 0, nil
+	}
+	buf := make([]Unit, unitChunk)
+	keep := q.Max()
+	for keep > q.Min() {
+		from := max(keep-unitChunk, q.Min())
+		// A chunk may not cross a file.
+		perFile := q.store.unitsPerFile()
+		from = max(from, (keep-1)-(keep-1)%perFile)
+		n, err := q.readUnits(buf[:keep-from], from, keep)
+		if err != nil {
+			return 0, err
+		}
+		i := n
+		for i > 0 && (buf[i-1].Phy >= end || buf[i-1].IsPreBlank()) {
+			i--
+		}
+		keep = from + message.QueueOffset(i)
+		if i > 0 {
+			break
+		}
+	}
+	cut, limit := q.Max()-keep, q.Max()
+	if over := limit % q.store.unitsPerFile(); over != 0 {
+		limit += q.store.unitsPerFile() - over
+	}
+	r.setEnd(q, keep)
+	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
+	return int64(cut), r.clearUnits(q, keep, limit)
+}
+
+// clearUnits makes [from, limit) empty: the rest of the file that holds from is zeroed, later files are deleted.
+func (r *recovery) clearUnits(q *Queue, from, limit message.QueueOffset) error {
+	fileBytes := r.s.set.queueFileBytes
+	off, stop := int64(from)*unitBytes, int64(limit)*unitBytes
+	start := off - off%fileBytes
+	if off%fileBytes != 0 || start == q.firstFile {
+		if start < stop {
+			file, err := r.s.fsys.OpenFile(q.filePath(start), os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			err = zeroTail(file, off-start, fileBytes)
+			if cerr := file.Close(); err == nil {
+				err = cerr
+			}
+			if err != nil {
+				return err
+			}
+		}
+		start += fileBytes
+	}
+	for ; start < stop; start += fileBytes {
+		q.store.cold.drop(fileKey{queue: q, start: start})
+		if err := r.s.fsys.Remove(q.filePath(start)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// correctMin sets each queue's first readable offset: the first unit whose record is still in the log
+// (ConsumeQueue.correctMinOffset, 5.5.0). Pre-blank units, which the original takes for records at 0, count as gone.
+func (r *recovery) correctMin() {
+	minPhy := r.s.log.MinPhy()
+	r.s.queues.each(func(q *Queue) bool {
+		gone := func(u Unit) bool { return u.IsPreBlank() || u.Phy < minPhy }
+		if last, ok := r.lastUnit(q); !ok || gone(last) {
+			q.min.Store(q.max.Load())
+			return true
+		}
+		from, err := r.searchUnits(q, q.Min(), q.Max(), func(u Unit) bool { return !gone(u) })
+		if err != nil {
+			r.logger.Warn("find the first readable entry of a queue", "topic", q.topic, "queue", int32(q.id), "error", err)
+			return true
+		}
+		q.min.Store(int64(from))
+		return true
+	})
+}

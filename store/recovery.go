@@ -1,0 +1,382 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// RecoveryReport tells what Open found and did.
+type RecoveryReport struct {
+	Clean   bool              // the last run ended cleanly
+	From    message.PhyOffset // where the scan of the log began
+	End     message.PhyOffset // the end of the log
+	Checked int64             // records whose length, magic, position and CRC were checked
+	// Cut is how many bytes behind End held something that is no record of this log; they are zero now. CutFiles are whole
+	// files behind End that were deleted (empty ones) or moved to the folder "cut" (others).
+	Cut      int64
+	CutFiles int
+	// RedispatchFrom is the smallest position from which a queue may lack units. Dispatch starts there; what is in the
+	// queues already is skipped.
+	RedispatchFrom message.PhyOffset
+	// UnitsCut counts queue entries that named records at or behind End.
+	UnitsCut int64
+	// Rewritten is how many bytes were written once more and synced, because the last run may have left them in a page
+	// cache that lies about them (SYNC_FLUSH only).
+	Rewritten int64
+	// Damaged lists, in order, up to damagedListMax places where a record is damaged although valid ones follow.
+	Damaged      []DamagedRange
+	DamagedCount int64
+	Queues       int
+	Warnings     []string
+	Took         time.Duration
+}
+
+// DamagedRange is a part of the log that holds no valid record and was stepped over. Its bytes are kept.
+type DamagedRange struct {
+	Phy    message.PhyOffset
+	Bytes  int64
+	Reason string
+}
+
+// RecoveryProgress is what Options.Progress gets about once per second while Open works.
+type RecoveryProgress struct {
+	From, At, End message.PhyOffset // the scan began at From, is at At and ends at End at the latest
+	Checked       int64             // records so far
+}
+
+// recovery is one pass over a directory. It ends with a store that is consistent and ready to append.
+type recovery struct {
+	s      *Store
+	lay    *layout
+	logger *slog.Logger
+	report RecoveryReport
+	// at and checked are shared with the progress goroutine.
+	at      atomic.Int64
+	checked atomic.Int64
+	limit   message.PhyOffset
+	from    atomic.Int64
+	last    message.Millis // store time of the newest valid record
+	seen    map[*Queue]seenOffsets
+}
+
+// seenOffsets is what the scanned part of the log tells about a queue: the smallest offset in it and one more than the
+// largest.
+type seenOffsets struct{ first, next message.QueueOffset }
+
+// run recovers. The abort file is written already, so that a crash in here leads to another crash start.
+func (r *recovery) run(progress func(RecoveryProgress)) error {
+	began := time.Now()
+	r.report.Clean = !r.lay.crashed
+	r.report.Warnings = r.lay.warnings
+	l := r.s.log
+	if err := r.openLogFiles(); err != nil {
+		return err
+	}
+	table := l.files.Load()
+	if last := table.last(); last != nil {
+		r.limit = last.end()
+	}
+	stopProgress := r.reportProgress(progress)
+	defer stopProgress()
+
+	if err := r.loadQueues(); err != nil {
+		return err
+	}
+	end, err := r.scanLog()
+	if err != nil {
+		return err
+	}
+	r.report.End = end
+	if err := r.cutLog(end); err != nil {
+		return err
+	}
+	if err := r.cutQueues(end); err != nil {
+		return err
+	}
+	if err := r.settlePositions(end); err != nil {
+		return err
+	}
+	r.s.checkpoint.cutTo(end, r.report.From, r.last)
+	r.correctMin()
+	r.report.Queues = int(r.s.queues.count.Load())
+	r.report.Took = time.Since(began)
+	return nil
+}
+
+// reportProgress calls progress now and then until the returned function is called.
+func (r *recovery) reportProgress(progress func(RecoveryProgress)) (stop func()) {
+	if progress == nil {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				progress(RecoveryProgress{From: message.PhyOffset(r.from.Load()), At: message.PhyOffset(r.at.Load()), End: r.limit, Checked: r.checked.Load()})
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// openLogFiles fills the file table from the layout. A last file without a byte, which a crash left, is deleted; a short
+// one gets its length back.
+func (r *recovery) openLogFiles() error {
+	l := r.s.log
+	table := &fileTable{size: l.set.segmentBytes}
+	for _, d := range r.lay.log {
+		if d.size == 0 {
+			if err := l.fsys.Remove(d.path); err != nil {
+				return err
+			}
+			continue
+		}
+		if d.size < l.set.segmentBytes {
+			if err := setLength(l.fsys, d.path, l.set.segmentBytes); err != nil {
+				return err
+			}
+		}
+		table = table.with(&mappedFile{start: message.PhyOffset(d.start), size: l.set.segmentBytes, path: d.path})
+	}
+	l.files.Store(table)
+	return nil
+}
+
+func setLength(fsys sysio.FS, path string, n int64) error {
+	f, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(n)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// cutLog removes what lies behind the end: the rest of the file that holds it becomes zero, later files go. A stale record
+// there would be taken for a real one as soon as new records end where it begins.
+func (r *recovery) cutLog(end message.PhyOffset) error {
+	l := r.s.log
+	table := l.files.Load()
+	keep := len(table.files)
+	for keep > 0 && table.files[keep-1].start >= end {
+		keep--
+	}
+	for _, f := range table.files[keep:] {
+		if err := r.removeBehindEnd(f); err != nil {
+			return err
+		}
+	}
+	if keep < len(table.files) {
+		l.files.Store(&fileTable{size: table.size, files: table.files[:keep:keep]})
+		if err := l.fsys.SyncDir(l.set.logDir); err != nil {
+			return err
+		}
+	}
+	f := l.files.Load().at(end)
+	if f == nil {
+		return nil
+	}
+	file, err := l.fsys.OpenFile(f.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	at := int64(end - f.start)
+	n, err := countCut(file, at, f.size)
+	if err == nil {
+		err = zeroTail(file, at, f.size)
+	}
+	if err != nil {
+		file.Close()
+		return fmt.Errorf("store: clear %s behind %d: %w", f.path, at, err)
+	}
+	if r.report.Cut = n; n > 0 {
+		r.logger.Warn("the end of the log was torn; cut", "file", f.path, "position", int64(end), "bytes", n)
+	}
+	if err := f.attach(file, l.set.randomReads); err != nil {
+		return err
+	}
+	f.allocated.Store(at)
+	return nil
+}
+
+// removeBehindEnd deletes a file that was made ahead and never used. One that holds something is moved out of the way
+// instead: what cannot be read here may still be worth something to somebody.
+func (r *recovery) removeBehindEnd(f *mappedFile) error {
+	r.report.CutFiles++
+	fsys := r.s.fsys
+	file, err := fsys.OpenFile(f.path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	n, err := countCut(file, 0, min(f.size, scanBlockBytes))
+	file.Close()
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fsys.Remove(f.path)
+	}
+	dir := filepath.Join(r.s.set.root, cutDirName)
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	to := filepath.Join(dir, fmt.Sprintf("%s-%d", filepath.Base(f.path), time.Now().UnixNano()))
+	r.logger.Warn("a commitlog file behind the end of the log is not empty; moved", "file", f.path, "to", to)
+	return fsys.Rename(f.path, to)
+}
+
+// countCut returns how many bytes from at on lie in front of the last one that is not zero, looking no further than a block
+// without one.
+func countCut(file sysio.File, at, size int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	last := at
+	for pos := at; pos < size; {
+		n := min(int64(len(buf)), size-pos)
+		if _, err := file.ReadAt(buf[:n], pos); err != nil {
+			return 0, err
+		}
+		found := false
+		for i := n - 1; i >= 0; i-- {
+			if buf[i] != 0 {
+				last, found = pos+i+1, true
+				break
+			}
+		}
+		if !found {
+			break
+		}
+		pos += n
+	}
+	return last - at, nil
+}
+
+// holePuncher is a File that can turn a range into zeros without writing them.
+type holePuncher interface {
+	PunchHole(off, n int64) error
+}
+
+// zeroTail makes [at, size) read as zeros. Where the file system can, the blocks are given back (the allocator takes new ones);
+// elsewhere what is not zero is overwritten.
+func zeroTail(file sysio.File, at, size int64) error {
+	if at >= size {
+		return nil
+	}
+	if p, ok := file.(holePuncher); ok {
+		if err := p.PunchHole(at, size-at); err == nil {
+			return nil
+		}
+	}
+	buf := make([]byte, 1<<20)
+	var zeros []byte
+	for pos := at; pos < size; {
+		n := min(int64(len(buf)), size-pos)
+		if _, err := file.ReadAt(buf[:n], pos); err != nil {
+			return err
+		}
+		if !allZero(buf[:n]) {
+			if zeros == nil {
+				zeros = make([]byte, len(buf))
+			}
+			if _, err := file.WriteAt(zeros[:n], pos); err != nil {
+				return err
+			}
+		}
+		pos += n
+	}
+	return nil
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// settlePositions makes the log ready to append at end. In SYNC_FLUSH what readers are about to see is made durable first.
+func (r *recovery) settlePositions(end message.PhyOffset) error {
+	l := r.s.log
+	durable := end
+	if r.lay.crashed {
+		durable = min(r.report.From, end)
+		if l.set.syncFlush {
+			mark := min(max(r.lay.checkpoint.LogicsPhysicalOffset, l.MinPhy()), end)
+			if err := r.rewrite(mark, end); err != nil {
+				return err
+			}
+			durable = end
+		}
+	}
+	l.pos, l.pendingAt = end, end
+	if f := l.files.Load().at(end); f != nil {
+		l.cur, l.curData = f, f.view.Load().data
+	}
+	l.lastStore = r.last
+	l.storeTime.Store(int64(r.last))
+	l.flushedTime.Store(int64(r.lay.checkpoint.PhysicMsgTimestamp))
+	l.wrote.Store(int64(end))
+	l.flushed.Store(int64(durable))
+	l.residentFrom = min(r.report.From, end)
+	l.mappedFrom.Store(int64(l.MinPhy()))
+	if f := l.cur; f != nil {
+		l.mappedFrom.Store(int64(f.start))
+	} else if last := l.files.Load().last(); last != nil {
+		l.mappedFrom.Store(int64(last.end()))
+	}
+	l.hotFrom.Store(max(int64(l.residentFrom), l.mappedFrom.Load()))
+	l.touch.touched = end
+	return nil
+}
+
+// rewrite reads [from, to) of the log and writes the same bytes again, then syncs. After a sync that failed the kernel may
+// hold pages for clean that never reached the disk; a later sync alone would skip them and report success.
+func (r *recovery) rewrite(from, to message.PhyOffset) error {
+	l := r.s.log
+	buf := make([]byte, 1<<20)
+	for from < to {
+		f := l.files.Load().at(from)
+		if f == nil {
+			return fmt.Errorf("%w: rewrite at %d", ErrOutOfRange, from)
+		}
+		file, err := l.fsys.OpenFile(f.path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		stop := min(to, f.end())
+		for from < stop && err == nil {
+			n := min(int64(stop-from), int64(len(buf)))
+			if _, err = file.ReadAt(buf[:n], int64(from-f.start)); err == nil {
+				_, err = file.WriteAt(buf[:n], int64(from-f.start))
+			}
+			from += message.PhyOffset(n)
+			r.report.Rewritten += n
+		}
+		if err == nil {
+			err = file.Datasync()
+		}
+		if cerr := file.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("store: rewrite %s: %w", f.path, err)
+		}
+	}
+	return l.fsys.SyncDir(l.set.logDir)
+}

@@ -1,0 +1,28 @@
+package store
+
+import (
+	"time"
+)
+
+// settings is what the store takes out of broker.conf, in its own units.
+type settings struct {
+	root     string // storePathRootDir
+	logDir   string // storePathCommitLog
+	queueDir string // root/consumequeue
+
+	segmentBytes   int64 // mappedFileSizeCommitLog
+	queueFileBytes int64 // mappedFileSizeConsumeQueue, a multiple of unitBytes
+	recordBytesMax int64 // maxMessageSize + recordOverheadMax
+
+	syncFlush   bool // flushDiskType=SYNC_FLUSH
+	direct      bool // writeWithoutMmap
+	randomReads bool // dataReadAheadEnable=false
+	checkCRC    bool // checkCRCOnRecover
+
+	warnPct  int // diskSpaceWarningLevelRatio
+	forcePct int // diskSpaceCleanForciblyRatio
+
+	queueFlushInterval time.Duration // flushIntervalConsumeQueue
+	queueFlushThorough time.Duration // flushConsumeQueueThoroughInterval
+	queueFlushPages    int64         // flushConsumeQueueLeastPages
+}

@@ -1,0 +1,316 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// Names in the store directory.
+const (
+	queueDirName   = "consumequeue"
+	checkpointName = "checkpoint"
+	cutDirName     = "cut" // files that were found behind the end of the log; nothing reads them
+)
+
+// Store is an open store directory.
+type Store struct {
+	fsys   sysio.FS
+	set    settings
+	logger *slog.Logger
+	log    *CommitLog
+	queues *queueTable
+	cold   *fileCache
+	chunks *chunkPool
+	rings  ringBudget
+	lock   io.Closer
+
+	checkpoint *checkpoint
+	report     RecoveryReport
+
+	queueSyncMu     sync.Mutex  // one FlushQueues at a time; before Queue.writeMu
+	queueSyncFailed atomic.Bool // a sync of queue files failed: the checkpoint's queue fields stay
+
+	dirtyMu     sync.Mutex // the two below; leaf
+	dirtyQueues []*Queue
+	dispatched  dispatchMark
+
+	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
+	diskFull, diskUnknown bool
+
+	quit      chan struct{}
+	running   sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// claim takes the directory: the lock before anything else, then a look that refuses what cannot be served, then the abort
+// file. A directory that is refused stays as it was, down to the missing lock file.
+func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
+	lockThere := true
+	if _, err := fsys.Stat(filepath.Join(set.root, lockName)); err != nil {
+		lockThere = false
+		if _, err := inspect(fsys, set); err != nil {
+			return nil, nil, err
+		}
+		if err := makeDir(fsys, set.root); err != nil {
+			return nil, nil, err
+		}
+	}
+	held, err := takeLock(fsys, set.root)
+	if err != nil {
+		return nil, nil, err
+	}
+	lay, err := inspect(fsys, set)
+	if err == nil && !lockThere {
+		err = fillLockFile(fsys, set.root)
+	}
+	if err == nil {
+		err = markRunning(fsys, set.root)
+	}
+	for _, dir := range []string{set.logDir, set.queueDir} {
+		if err == nil {
+			err = makeDir(fsys, dir)
+		}
+	}
+	if err != nil {
+		held.Close()
+		return nil, nil, err
+	}
+	return held, lay, nil
+}
+
+// makeDir makes a directory with a durable name.
+func makeDir(fsys sysio.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("store: make the directory: %w", err)
+	}
+	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.Millis, progress func(RecoveryProgress)) (*Store, error) {
+	held, lay, err := claim(fsys, set)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		fsys: fsys, set: set, logger: logger, lock: held,
+		queues: newQueueTable(), cold: newFileCache(openFilesMax), chunks: newChunkPool(),
+		quit: make(chan struct{}),
+	}
+	s.log = newCommitLog(fsys, set, logger, now, s.cold)
+	if err := s.recover(lay, progress); err != nil {
+		s.release()
+		return nil, err
+	}
+	s.log.alloc.prime()
+	s.checkDisk()
+	s.log.start()
+	s.running.Add(2)
+	go s.tickLoop()
+	go s.queueFlushLoop()
+	return s, nil
+}
+
+func (s *Store) recover(lay *layout, progress func(RecoveryProgress)) error {
+	for _, w := range lay.warnings {
+		s.logger.Warn(w)
+	}
+	var err error
+	if s.checkpoint, err = openCheckpoint(s.fsys, filepath.Join(s.set.root, checkpointName), lay.checkpoint); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	r := &recovery{s: s, lay: lay, logger: s.logger}
+	if err := r.run(progress); err != nil {
+		return fmt.Errorf("store: recovery: %w", err)
+	}
+	s.report = r.report
+	return nil
+}
+
+// Recovery returns what Open found and did.
+func (s *Store) Recovery() RecoveryReport { return s.report }
+
+// CommitLog returns the log, which implements flush.Log.
+func (s *Store) CommitLog() *CommitLog { return s.log }
+
+// SegmentBytes is the length of the log's files: the file of position p ends at (p/SegmentBytes+1)*SegmentBytes.
+func (s *Store) SegmentBytes() int64 { return s.set.segmentBytes }
+
+// Append is CommitLog.Append.
+// hot: see there
+func (s *Store) Append(batch []Message) message.PhyOffset { return s.log.Append(batch) }
+
+// Refusal returns why appends are refused now (ErrDiskFull, ErrSyncFailed, ErrShutdown), nil when they are not.
+func (s *Store) Refusal() error { return s.log.Refusal() }
+
+// Wrote, Flushed, Confirmed and MinPhy are the log's positions, see CommitLog.
+func (s *Store) Wrote() message.PhyOffset     { return s.log.Wrote() }
+func (s *Store) Flushed() message.PhyOffset   { return s.log.Flushed() }
+func (s *Store) Confirmed() message.PhyOffset { return s.log.Confirmed() }
+func (s *Store) MinPhy() message.PhyOffset    { return s.log.MinPhy() }
+
+// Slice, SliceTo, ReadAt and IsHot read the log, see CommitLog.
+func (s *Store) Slice(phy message.PhyOffset, n int) []byte           { return s.log.Slice(phy, n) }
+func (s *Store) SliceTo(phy, limit message.PhyOffset) []byte         { return s.log.SliceTo(phy, limit) }
+func (s *Store) ReadAt(b []byte, phy message.PhyOffset) (int, error) { return s.log.ReadAt(b, phy) }
+func (s *Store) IsHot(phy message.PhyOffset) bool                    { return s.log.IsHot(phy) }
+
+// LookupQueue returns a queue, nil if it was never seen. Any goroutine.
+// hot: 0 allocs, no locks
+func (s *Store) LookupQueue(topic []byte, id message.QueueID) *Queue {
+	return s.queues.lookup(topic, id)
+}
+
+// Queue returns a queue and makes it, in memory, if it was never seen. Any goroutine.
+func (s *Store) Queue(topic string, id message.QueueID) *Queue {
+	return s.queues.getOrCreate(topic, id, s.newQueue)
+}
+
+func (s *Store) newQueue(topic string, id message.QueueID) *Queue {
+	return &Queue{topic: topic, id: id, badTopic: !topicCanBeStored(topic) || id < 0, store: s, firstFile: -1}
+}
+
+// Queues calls yield with every queue until it returns false, in no order. Queues made meanwhile may be missed.
+func (s *Store) Queues(yield func(*Queue) bool) { s.queues.each(yield) }
+
+func (s *Store) unitsPerFile() message.QueueOffset {
+	return message.QueueOffset(s.set.queueFileBytes / unitBytes)
+}
+
+// tickLoop does what is due once a second.
+func (s *Store) tickLoop() {
+	defer s.running.Done()
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-tick.C:
+			s.tick()
+		}
+	}
+}
+
+func (s *Store) tick() {
+	s.checkDisk()
+	if s.log.noSpaceCause() != nil {
+		s.log.alloc.poke()
+	}
+	s.log.tick(hotWindow())
+	s.sweepRings()
+	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
+	if err := s.checkpoint.save(false); err != nil {
+		s.logger.Warn("write the checkpoint", "error", err)
+	}
+}
+
+// sweepRings takes the memory of idle rings away when the budget is nearly used up.
+func (s *Store) sweepRings() {
+	if !s.rings.short() {
+		return
+	}
+	s.queues.each(func(q *Queue) bool {
+		q.ringMu.Lock()
+		if len(q.ring.units) > 0 {
+			if q.idle++; q.idle >= ringIdleTicks {
+				q.ring.drop(&s.rings)
+				q.idle = 0
+			}
+		}
+		q.ringMu.Unlock()
+		return true
+	})
+}
+
+// queueFlushLoop syncs queue files: often what is worth a write, now and then everything, and then the checkpoint may move.
+func (s *Store) queueFlushLoop() {
+	defer s.running.Done()
+	tick := time.NewTicker(s.set.queueFlushInterval)
+	defer tick.Stop()
+	thorough := time.Now()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-tick.C:
+		}
+		s.dirtyMu.Lock()
+		idle, distance := len(s.dirtyQueues) == 0, s.dispatched.phy-s.checkpoint.logics()
+		s.dirtyMu.Unlock()
+		if idle && distance <= 0 {
+			continue
+		}
+		pages := s.set.queueFlushPages
+		if time.Since(thorough) >= s.set.queueFlushThorough || distance >= recoveryDistanceMax {
+			pages, thorough = 0, time.Now()
+		}
+		err := s.flushQueues(pages)
+		if err == nil && pages == 0 {
+			err = s.checkpoint.save(true)
+		}
+		if err != nil {
+			s.logger.Error("flush consume queues", "error", err)
+		}
+	}
+}
+
+// Close ends the store: appends are refused, everything is synced, files made ahead are deleted, the lock is released. dispatched is the low-water mark
+// of dispatch: the abort file goes, and the next start counts as one after a clean stop, only if it has reached the end of
+// the log and nothing failed. Nobody may use a Slice or any other method afterwards. Further calls return the first result.
+func (s *Store) Close(dispatched message.PhyOffset) error {
+	s.closeOnce.Do(func() { s.closeErr = s.close(dispatched) })
+	return s.closeErr
+}
+
+func (s *Store) close(dispatched message.PhyOffset) error {
+	close(s.quit)
+	s.log.stop()
+	s.running.Wait()
+	_, err := s.log.Sync(s.log.Wrote())
+	err = errors.Join(err, s.flushQueues(0))
+	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
+	err = errors.Join(err, s.checkpoint.save(true), s.log.alloc.dropUnused())
+	if err == nil && !s.queueSyncFailed.Load() {
+		if dispatched >= s.log.Wrote() {
+			err = markStopped(s.fsys, s.set.root)
+		} else {
+			s.logger.Warn("stopped before everything was dispatched; the next start recovers as after a crash",
+				"dispatched", int64(dispatched), "end", int64(s.log.Wrote()))
+		}
+	}
+	s.release()
+	return err
+}
+
+// release gives mappings, descriptors and the lock back and changes nothing on disk.
+func (s *Store) release() {
+	for _, r := range s.log.retired {
+		_ = r.view.close()
+	}
+	for _, f := range s.log.files.Load().files {
+		if v := f.view.Swap(nil); v != nil {
+			_ = v.close()
+		}
+	}
+	s.cold.closeAll()
+	if s.checkpoint != nil {
+		_ = s.checkpoint.close()
+	}
+	_ = s.lock.Close()
+}
