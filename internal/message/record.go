@@ -80,7 +80,6 @@ func (r *Record) EncodeTo(dst []byte) int {
 		sysFlag |= SysFlagStoreHostV6
 	}
 	be := binary.BigEndian
-	be.PutUint32(dst, uint32(size))
 	be.PutUint32(dst[offMagic:], uint32(magic))
 	be.PutUint32(dst[offBodyCRC:], r.BodyCRC)
 	be.PutUint32(dst[offQueueID:], uint32(r.QueueID))
@@ -109,5 +108,8 @@ func (r *Record) EncodeTo(dst []byte) int {
 	at += 2
 	at += copy(dst[at:], r.Properties)
 	at += copy(dst[at:], r.PropertiesSuffix)
+	// The size last: in the mapping of a log, a process that is killed half-way leaves a record of size 0, which nobody takes
+	// for one. The CRC would not notice properties that are missing.
+	be.PutUint32(dst, uint32(size))
 	return at
 }
