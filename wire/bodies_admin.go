@@ -133,8 +133,10 @@ type SubscriptionGroupWrapper struct {
 	SubscriptionGroupTable map[string]SubscriptionGroupConfig `json:"subscriptionGroupTable"`
 }
 
-// ConsumerOffsetWrapper is the body of the answer to GET_ALL_CONSUMER_OFFSET (body.ConsumerOffsetSerializeWrapper).
+// ConsumerOffsetWrapper is the body of the answer to GET_ALL_CONSUMER_OFFSET (body.ConsumerOffsetSerializeWrapper). The
+// tables are by topic@group, then by queue id.
 type ConsumerOffsetWrapper struct {
-	DataVersion *DataVersion               `json:"dataVersion,omitempty"`
-	OffsetTable map[string]map[int32]int64 `json:"offsetTable"` // topic@group → queue id → offset
+	DataVersion     *DataVersion               `json:"dataVersion,omitempty"`
+	OffsetTable     map[string]map[int32]int64 `json:"offsetTable"`
+	PullOffsetTable map[string]map[int32]int64 `json:"pullOffsetTable,omitempty"` // 5.x: what lite pull consumers were given
 }

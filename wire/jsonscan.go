@@ -222,6 +222,15 @@ func (s *jsonScanner) textValue() (value []byte, null bool, err error) {
 
 // int32Value reads a number, or a number in a text; null is 0.
 func (s *jsonScanner) int32Value(dst *int32) error {
+	// Nearly always a few digits without a sign come next.
+	n, i := int32(0), s.pos
+	for ; i < len(s.src) && i-s.pos < 9 && s.src[i]-'0' <= 9; i++ {
+		n = n*10 + int32(s.src[i]-'0')
+	}
+	if i > s.pos && i < len(s.src) && (s.src[i] == ',' || s.src[i] == '}') {
+		s.pos, *dst = i, n
+		return nil
+	}
 	value, null, err := s.textValue()
 	if err != nil {
 		return err
@@ -230,11 +239,10 @@ func (s *jsonScanner) int32Value(dst *int32) error {
 	if null {
 		return nil
 	}
-	n, ok := parseInt32(value)
-	if !ok {
+	var ok bool
+	if *dst, ok = parseInt32(value); !ok {
 		return ErrHeaderNumber
 	}
-	*dst = n
 	return nil
 }
 

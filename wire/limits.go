@@ -18,12 +18,15 @@ const (
 	// BodyElementsMax bounds the list items and map entries in one JSON body, because `{},` of 3 bytes can cost 100 in
 	// memory. A full frame of real topic configurations has about 150,000.
 	BodyElementsMax = 1 << 18
-	// RefScanBytesMax bounds the work for resolving "$ref" in one body, in bytes looked at.
-	RefScanBytesMax = 64 << 20
+	// RefScanBytesMax bounds the work for resolving "$ref" in one body, in bytes looked at. A heartbeat of an old client
+	// with a hundred references takes about 2 MiB.
+	RefScanBytesMax = 16 << 20
 	// StandardJSONBytesMax bounds the text that StandardJSON makes; references can repeat parts of the input.
 	StandardJSONBytesMax = 2 * MaxFrameSize
 	// RegistrationBytesMax bounds the inflated size of a packed broker registration. A topic takes about 60 bytes.
 	RegistrationBytesMax = 64 << 20
+	// RegistrationTextBytesMax bounds one text in a packed broker registration: a topic, a queue mapping, a list.
+	RegistrationTextBytesMax = 1 << 20
 	// RegistrationItemsMax bounds the topics, and the queue mappings, in a packed broker registration.
 	RegistrationItemsMax = 1 << 20
 )

@@ -80,6 +80,9 @@ func (p *packedReader) text() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n > RegistrationTextBytesMax {
+		return nil, errPacked
+	}
 	p.piece.Reset()
 	if _, err := io.CopyN(&p.piece, &p.limited, int64(n)); err != nil {
 		return nil, errPacked
