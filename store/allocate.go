@@ -87,7 +87,7 @@ func (a *allocator) run() {
 func (a *allocator) work() {
 	err := a.fill()
 	was := a.l.noSpaceCause()
-	a.l.setNoSpace(err)
+	a.l.setCause(&a.l.noSpace, err)
 	if err != nil {
 		if was == nil {
 			a.l.logger.Warn("no space ahead in the commitlog", "error", err)
@@ -110,7 +110,7 @@ func (a *allocator) prime() {
 	if err == nil && f != nil {
 		err = a.extend(f)
 	}
-	a.l.setNoSpace(err)
+	a.l.setCause(&a.l.noSpace, err)
 	if err != nil {
 		a.l.logger.Warn("no space ahead in the commitlog", "error", err)
 	}
@@ -153,7 +153,8 @@ func (a *allocator) lacking(wrote message.PhyOffset) (*mappedFile, error) {
 		return a.create(wrote, whole)
 	}
 	// The file being written and one more; with tiny files as many as hold allocateAheadBytes.
-	want := wrote + allocateAheadBytes
+	ahead := message.PhyOffset(min(allocateAheadBytes, allocateAheadFiles*l.set.segmentBytes))
+	want := wrote + ahead
 	if whole {
 		want = max(want, f.end()+message.PhyOffset(l.set.segmentBytes))
 	}
@@ -169,7 +170,7 @@ func (a *allocator) lacking(wrote message.PhyOffset) (*mappedFile, error) {
 			return g, nil
 		}
 	}
-	next := covered - allocateAheadBytes/2
+	next := covered - ahead/2
 	if whole && f.size >= allocateAheadBytes {
 		next = f.end()
 	}

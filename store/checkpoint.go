@@ -97,11 +97,11 @@ func openCheckpoint(fsys sysio.FS, path string, fields checkpointFields) (*check
 }
 
 // setLogics moves the queue fields forward.
-func (c *checkpoint) setLogics(m dispatchMark) {
+func (c *checkpoint) setLogics(storeTime message.Millis, phy message.PhyOffset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m.phy >= c.fields.LogicsPhysicalOffset {
-		c.fields.LogicsPhysicalOffset, c.fields.LogicsMsgTimestamp = m.phy, m.storeTime
+	if phy >= c.fields.LogicsPhysicalOffset && storeTime > 0 {
+		c.fields.LogicsPhysicalOffset, c.fields.LogicsMsgTimestamp = phy, storeTime
 	}
 }
 
@@ -119,12 +119,6 @@ func (c *checkpoint) setPhysic(t message.Millis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fields.PhysicMsgTimestamp = max(c.fields.PhysicMsgTimestamp, t)
-}
-
-func (c *checkpoint) logics() message.PhyOffset {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.fields.LogicsPhysicalOffset
 }
 
 // save writes the fields if they changed, and makes them durable if asked to.

@@ -63,11 +63,12 @@ type CommitLog struct {
 	syncMu    sync.Mutex // one sync at a time; taken before no other lock
 	syncedDir atomic.Int64
 
-	gateMu  sync.Mutex // guards the four causes; leaf
-	closed  bool
-	failed  error // sticky: a failed sync
-	full    error // disk over the threshold
-	noSpace error // the allocator met the end of the disk or of the ratio
+	gateMu       sync.Mutex // guards the causes; leaf
+	closed       bool
+	failed       error // sticky: a failed sync
+	full         error // disk over the threshold
+	undispatched error // queues cannot be written
+	noSpace      error // the allocator met the end of the disk or of the ratio
 
 	alloc   *allocator
 	touch   *toucher
@@ -121,19 +122,24 @@ func (l *CommitLog) start() {
 	}
 }
 
-// stop refuses appends, ends the background work and waits for it.
-func (l *CommitLog) stop() {
+// close refuses appends from now on.
+func (l *CommitLog) close() {
 	l.gateMu.Lock()
 	l.closed = true
 	l.gateMu.Unlock()
 	l.publishGate()
+}
+
+// stop refuses appends, ends the background work and waits for it.
+func (l *CommitLog) stop() {
+	l.close()
 	l.alloc.stop()
 	if !l.set.direct {
 		l.touch.stop()
 	}
 	// Whoever holds the append lock now passed the gate before it closed.
 	l.mu.Lock()
-	l.mu.Unlock() //nolint:staticcheck // the empty section waits for the append that is inside
+	defer l.mu.Unlock()
 }
 
 // fail makes a failed sync final.
@@ -162,18 +168,12 @@ func (l *CommitLog) Refusal() error {
 	return nil
 }
 
-// setFull and setNoSpace record or clear (nil) the two causes that heal by themselves.
-func (l *CommitLog) setFull(err error) {
+// setCause records or clears (nil) one of the causes that heal by themselves.
+func (l *CommitLog) setCause(cause *error, err error) {
 	l.gateMu.Lock()
-	l.full = err
+	*cause = err
 	l.gateMu.Unlock()
 	l.publishGate()
-}
-
-func (l *CommitLog) setNoSpace(err error) {
-	l.gateMu.Lock()
-	l.noSpace = err
-	l.gateMu.Unlock()
 }
 
 func (l *CommitLog) noSpaceCause() error {
@@ -195,6 +195,8 @@ func (l *CommitLog) publishGate() {
 		err = ErrShutdown
 	case l.full != nil:
 		err = l.full
+	case l.undispatched != nil:
+		err = l.undispatched
 	}
 	if err == nil {
 		l.gate.Store(nil)

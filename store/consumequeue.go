@@ -50,16 +50,17 @@ func (u Unit) valid() bool { return u.Phy >= 0 && u.Size > 0 }
 // Max are there already and are skipped. A gap in front of first is filled with pre-blank units, so that no offset shifts.
 // When it returns nil the units are in the file (not durable: FlushQueues), in memory, and visible. After an error nothing
 // became visible and the same call may be made again.
+//
+// Units that no queue can take are left out, with a line in the log and a count in DroppedUnits: their topic cannot name a
+// directory, or their offset is so far off that only a damaged record can hold it. Append accepts no such record.
 func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
-	if q.badTopic {
-		return fmt.Errorf("%w: %q", ErrBadTopic, q.topic)
-	}
-	if first < 0 {
-		return fmt.Errorf("%w: %s-%d: offset %d", ErrQueueGap, q.topic, q.id, first)
-	}
 	q.writeMu.Lock()
 	defer q.writeMu.Unlock()
 	end := q.Max()
+	if q.badTopic || first < 0 || (first-end > preBlankUnitsMax && q.firstFile >= 0) {
+		q.store.dropUnits(q, first, units)
+		return nil
+	}
 	if skip := end - first; skip > 0 {
 		if int64(skip) >= int64(len(units)) {
 			return nil
@@ -118,9 +119,6 @@ func (q *Queue) fillGap(end, first message.QueueOffset) error {
 	from := end
 	if q.firstFile < 0 && end == 0 {
 		from = first - first%q.store.unitsPerFile()
-	}
-	if first-from > preBlankUnitsMax {
-		return fmt.Errorf("%w: %s-%d: from %d to %d", ErrQueueGap, q.topic, q.id, end, first)
 	}
 	return q.write(from, nil, int(first-from))
 }

@@ -25,10 +25,10 @@ func (s *Store) checkDisk() {
 			s.logger.Error("disk full: sends are refused", "path", worst.Path, "usedPercent", worst.UsedPct, "threshold", s.set.warnPct)
 		}
 		s.diskFull = true
-		s.log.setFull(worst)
+		s.log.setCause(&s.log.full, worst)
 	case worst.UsedPct <= s.set.forcePct && s.diskFull:
 		s.logger.Info("disk has space again: sends are accepted", "path", worst.Path, "usedPercent", worst.UsedPct)
 		s.diskFull = false
-		s.log.setFull(nil)
+		s.log.setCause(&s.log.full, nil)
 	}
 }

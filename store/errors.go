@@ -101,3 +101,15 @@ func (e *syncError) Error() string {
 func (e *syncError) Is(target error) bool { return target == ErrSyncFailed }
 
 func (e *syncError) Unwrap() error { return e.cause }
+
+// dispatchError refuses appends while queues cannot be written.
+type dispatchError struct{ cause error }
+
+func (e *dispatchError) Error() string {
+	return "store: messages do not become visible: " + e.cause.Error()
+}
+
+// Is makes it an ErrWriteFailed; the cause may say more (ErrDiskFull).
+func (e *dispatchError) Is(target error) bool { return target == ErrWriteFailed }
+
+func (e *dispatchError) Unwrap() error { return e.cause }

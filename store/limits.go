@@ -28,8 +28,10 @@ const (
 	touchStepBytes = 1 << 20
 	// allocateStepBytes is how far blocks are given to a file that is not allocated as a whole.
 	allocateStepBytes = 64 << 20
-	// allocateAheadBytes must be allocated ahead of the write position, however small the files are.
+	// allocateAheadBytes must be allocated ahead of the write position, however small the files are, but in no more than
+	// allocateAheadFiles files.
 	allocateAheadBytes = 64 << 20
+	allocateAheadFiles = 64
 	// allocateWaitMax is how long an append waits for a file that is being made before it is refused (5 s in the original).
 	allocateWaitMax = 5 * time.Second
 )
@@ -57,6 +59,8 @@ const (
 	queueShardCount = 256
 	// preBlankUnitsMax bounds the gap that AppendUnits fills in front of a unit: a damaged queue offset must not fill the disk.
 	preBlankUnitsMax = 3_000_000
+	// droppedLinesMax bounds the log lines about units without a place.
+	droppedLinesMax = 100
 	// unitChunk is how many units are encoded for one pwrite.
 	unitChunk = 2048
 	// topicNameBytesMax is the longest name of a directory entry.
@@ -77,9 +81,6 @@ const (
 	// mappedFilesMax bounds the mappings of CommitLog files (the kernel's default limit is 65,530 for the whole process);
 	// what is older is read with pread.
 	mappedFilesMax = 16384
-	// recoveryDistanceMax is how many dispatched bytes may follow the checkpoint before the queues are synced out of turn:
-	// it bounds what a start after kill -9 has to scan.
-	recoveryDistanceMax = 512 << 20
 )
 
 // Recovery.

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"peregrine/internal/config"
 	"peregrine/internal/message"
@@ -48,21 +47,18 @@ func Open(o Options) (*Store, error) {
 
 func settingsOf(c *config.Config) (settings, error) {
 	set := settings{
-		root:               c.StorePathRootDir,
-		logDir:             c.CommitLogDir(),
-		queueDir:           filepath.Join(c.StorePathRootDir, queueDirName),
-		segmentBytes:       c.MappedFileSizeCommitLog,
-		queueFileBytes:     (c.MappedFileSizeConsumeQueue + unitBytes - 1) / unitBytes * unitBytes,
-		recordBytesMax:     int64(c.MaxMessageSize) + recordOverheadMax,
-		syncFlush:          c.SyncFlushed(),
-		direct:             c.WriteWithoutMmap,
-		randomReads:        !c.DataReadAheadEnable,
-		checkCRC:           c.CheckCRCOnRecover,
-		warnPct:            c.DiskSpaceWarningLevelRatio,
-		forcePct:           min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
-		queueFlushInterval: time.Duration(c.FlushIntervalConsumeQueue) * time.Millisecond,
-		queueFlushThorough: time.Duration(c.FlushConsumeQueueThoroughInterval) * time.Millisecond,
-		queueFlushPages:    int64(c.FlushConsumeQueueLeastPages),
+		root:           c.StorePathRootDir,
+		logDir:         c.CommitLogDir(),
+		queueDir:       filepath.Join(c.StorePathRootDir, queueDirName),
+		segmentBytes:   c.MappedFileSizeCommitLog,
+		queueFileBytes: (c.MappedFileSizeConsumeQueue + unitBytes - 1) / unitBytes * unitBytes,
+		recordBytesMax: int64(c.MaxMessageSize) + recordOverheadMax,
+		syncFlush:      c.SyncFlushed(),
+		direct:         c.WriteWithoutMmap,
+		randomReads:    !c.DataReadAheadEnable,
+		checkCRC:       c.CheckCRCOnRecover,
+		warnPct:        c.DiskSpaceWarningLevelRatio,
+		forcePct:       min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
 	}
 	if strings.Contains(c.StorePathCommitLog, ",") {
 		return set, refuse(c.StorePathCommitLog, "storePathCommitLog names several directories; a log over several directories is not supported, name one")

@@ -11,47 +11,27 @@ import (
 	"peregrine/internal/sysio"
 )
 
-// dispatchMark is a record below which everything is dispatched: what the checkpoint may name once the queues are synced.
-type dispatchMark struct {
-	phy       message.PhyOffset
-	storeTime message.Millis
-}
-
-// NoteDispatched tells where the newest record begins up to which every record has its unit, in every queue (the low-water
-// mark over all shards), and its store time. Dispatch calls it now and then; the checkpoint names that record after the
-// next complete FlushQueues. Any goroutine.
-func (s *Store) NoteDispatched(start message.PhyOffset, storeTime message.Millis) {
-	s.dirtyMu.Lock()
-	if start >= s.dispatched.phy {
-		s.dispatched = dispatchMark{start, storeTime}
-	}
-	s.dirtyMu.Unlock()
-}
-
 func (s *Store) noteDirty(q *Queue) {
 	s.dirtyMu.Lock()
 	s.dirtyQueues = append(s.dirtyQueues, q)
 	s.dirtyMu.Unlock()
 }
 
-// FlushQueues makes all visible units durable, with the names of their files, and moves the checkpoint to the record last
-// given to NoteDispatched before the call. After a failure the checkpoint's queue fields do not move any more in this run:
-// what follows is dispatched again after the next start. Any goroutine; one at a time does the work.
-func (s *Store) FlushQueues() error { return s.flushQueues(0) }
-
-// flushQueues leaves alone what has fewer than leastPages dirty pages and fills no file; 0 syncs all.
-func (s *Store) flushQueues(leastPages int64) error {
+// FlushQueues makes the visible units durable, with the names of their files, of every queue that has at least leastPages
+// unsynced pages or filled a file (0: everything unsynced). After a failure SaveCheckpoint does not move any more in this
+// run: what follows is dispatched again after the next start. Any goroutine; one at a time does the work.
+func (s *Store) FlushQueues(leastPages int) error {
 	s.queueSyncMu.Lock()
 	defer s.queueSyncMu.Unlock()
 	s.dirtyMu.Lock()
-	mark, queues := s.dispatched, s.dirtyQueues // the mark first: units that come while we sync are not covered
+	queues := s.dirtyQueues
 	s.dirtyQueues = nil
 	s.dirtyMu.Unlock()
 
 	dirs := map[string]bool{}
 	var first error
 	for _, q := range queues {
-		if err := q.flush(leastPages, dirs); err != nil && first == nil {
+		if err := q.flush(int64(leastPages), dirs); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -62,12 +42,21 @@ func (s *Store) flushQueues(leastPages int64) error {
 	}
 	if first != nil {
 		s.queueSyncFailed.Store(true)
-		return fmt.Errorf("sync consume queues: %w", first)
-	}
-	if leastPages == 0 && mark.storeTime > 0 && !s.queueSyncFailed.Load() {
-		s.checkpoint.setLogics(mark)
+		return fmt.Errorf("store: sync consume queues: %w", first)
 	}
 	return nil
+}
+
+// SaveCheckpoint stores, durably, the newest record whose unit is durable like those of all records before it: where it
+// begins and its store time. The next start after a crash begins its scan in the file of phy. Take the mark before
+// FlushQueues(0) and call this after it. Positions only move forward.
+func (s *Store) SaveCheckpoint(storeTime message.Millis, phy message.PhyOffset) error {
+	if s.queueSyncFailed.Load() {
+		return fmt.Errorf("store: checkpoint: %w", ErrSyncFailed)
+	}
+	s.checkpoint.setLogics(storeTime, phy)
+	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
+	return s.checkpoint.save(true)
 }
 
 // flush makes the queue's units durable. Directories that got new names are added to dirs.

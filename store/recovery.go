@@ -231,13 +231,47 @@ func (r *recovery) removeBehindEnd(f *mappedFile) error {
 	if n == 0 {
 		return fsys.Remove(f.path)
 	}
-	dir := filepath.Join(r.s.set.root, cutDirName)
+	dir := filepath.Join(r.s.set.logDir, cutDirName) // the original ignores folders there, and a rename stays on the disk
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	to := filepath.Join(dir, fmt.Sprintf("%s-%d", filepath.Base(f.path), time.Now().UnixNano()))
 	r.logger.Warn("a commitlog file behind the end of the log is not empty; moved", "file", f.path, "to", to)
-	return fsys.Rename(f.path, to)
+	if err := fsys.Rename(f.path, to); err == nil {
+		return nil
+	}
+	if err := copyFile(fsys, f.path, to, f.size); err != nil {
+		return err
+	}
+	return fsys.Remove(f.path)
+}
+
+// copyFile is for file systems that cannot rename between folders.
+func copyFile(fsys sysio.FS, from, to string, size int64) error {
+	in, err := fsys.OpenFile(from, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := fsys.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < size && err == nil; {
+		n := min(size-at, int64(len(buf)))
+		if _, err = in.ReadAt(buf[:n], at); err == nil {
+			_, err = out.WriteAt(buf[:n], at)
+		}
+		at += n
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // countCut returns how many bytes from at on lie in front of the last one that is not zero, looking no further than a block

@@ -1,9 +1,5 @@
 package store
 
-import (
-	"time"
-)
-
 // settings is what the store takes out of broker.conf, in its own units.
 type settings struct {
 	root     string // storePathRootDir
@@ -21,8 +17,4 @@ type settings struct {
 
 	warnPct  int // diskSpaceWarningLevelRatio
 	forcePct int // diskSpaceCleanForciblyRatio
-
-	queueFlushInterval time.Duration // flushIntervalConsumeQueue
-	queueFlushThorough time.Duration // flushConsumeQueueThoroughInterval
-	queueFlushPages    int64         // flushConsumeQueueLeastPages
 }

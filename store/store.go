@@ -39,9 +39,10 @@ type Store struct {
 	queueSyncMu     sync.Mutex  // one FlushQueues at a time; before Queue.writeMu
 	queueSyncFailed atomic.Bool // a sync of queue files failed: the checkpoint's queue fields stay
 
-	dirtyMu     sync.Mutex // the two below; leaf
+	dirtyMu     sync.Mutex // the list; leaf
 	dirtyQueues []*Queue
-	dispatched  dispatchMark
+
+	dropped atomic.Int64 // units left out by AppendUnits
 
 	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
 	diskFull, diskUnknown bool
@@ -120,9 +121,8 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	s.log.alloc.prime()
 	s.checkDisk()
 	s.log.start()
-	s.running.Add(2)
+	s.running.Add(1)
 	go s.tickLoop()
-	go s.queueFlushLoop()
 	return s, nil
 }
 
@@ -192,6 +192,16 @@ func (s *Store) unitsPerFile() message.QueueOffset {
 	return message.QueueOffset(s.set.queueFileBytes / unitBytes)
 }
 
+// DroppedUnits counts the records that found no place in a queue, see Queue.AppendUnits.
+func (s *Store) DroppedUnits() int64 { return s.dropped.Load() }
+
+func (s *Store) dropUnits(q *Queue, first message.QueueOffset, units []Unit) {
+	if n := s.dropped.Add(int64(len(units))); n <= droppedLinesMax && len(units) > 0 {
+		s.logger.Error("a record has no place in its queue: the topic cannot be stored or the queue offset is impossible",
+			"position", int64(units[0].Phy), "topic", q.topic, "queue", int32(q.id), "offset", int64(first), "end", int64(q.Max()))
+	}
+}
+
 // tickLoop does what is due once a second.
 func (s *Store) tickLoop() {
 	defer s.running.Done()
@@ -238,61 +248,43 @@ func (s *Store) sweepRings() {
 	})
 }
 
-// queueFlushLoop syncs queue files: often what is worth a write, now and then everything, and then the checkpoint may move.
-func (s *Store) queueFlushLoop() {
-	defer s.running.Done()
-	tick := time.NewTicker(s.set.queueFlushInterval)
-	defer tick.Stop()
-	thorough := time.Now()
-	for {
-		select {
-		case <-s.quit:
-			return
-		case <-tick.C:
-		}
-		s.dirtyMu.Lock()
-		idle, distance := len(s.dirtyQueues) == 0, s.dispatched.phy-s.checkpoint.logics()
-		s.dirtyMu.Unlock()
-		if idle && distance <= 0 {
-			continue
-		}
-		pages := s.set.queueFlushPages
-		if time.Since(thorough) >= s.set.queueFlushThorough || distance >= recoveryDistanceMax {
-			pages, thorough = 0, time.Now()
-		}
-		err := s.flushQueues(pages)
-		if err == nil && pages == 0 {
-			err = s.checkpoint.save(true)
-		}
-		if err != nil {
-			s.logger.Error("flush consume queues", "error", err)
-		}
-	}
+// RefuseAppends refuses all further appends with ErrShutdown. Reading goes on.
+func (s *Store) RefuseAppends() { s.log.close() }
+
+// Fail refuses all further appends with ErrSyncFailed and err as the cause: a sync of the log failed. It is final.
+func (s *Store) Fail(err error) {
+	s.log.fail(&syncError{at: s.log.Flushed(), cause: err})
 }
 
-// Close ends the store: appends are refused, everything is synced, files made ahead are deleted, the lock is released. dispatched is the low-water mark
-// of dispatch: the abort file goes, and the next start counts as one after a clean stop, only if it has reached the end of
-// the log and nothing failed. Nobody may use a Slice or any other method afterwards. Further calls return the first result.
-func (s *Store) Close(dispatched message.PhyOffset) error {
-	s.closeOnce.Do(func() { s.closeErr = s.close(dispatched) })
+// SetDispatchError refuses appends while err is not nil: what is appended would not become visible.
+func (s *Store) SetDispatchError(err error) {
+	if err != nil {
+		err = &dispatchError{cause: err}
+	}
+	s.log.setCause(&s.log.undispatched, err)
+}
+
+// Close ends the store: appends are refused, everything is synced, files made ahead are deleted, the lock is released. clean
+// says that dispatch has reached the end of the log and nothing failed elsewhere: only then, and if nothing fails here, the
+// abort file goes and the next start counts as one after a clean stop. Nobody may use a Slice or any other method
+// afterwards. Further calls return the first result.
+func (s *Store) Close(clean bool) error {
+	s.closeOnce.Do(func() { s.closeErr = s.close(clean) })
 	return s.closeErr
 }
 
-func (s *Store) close(dispatched message.PhyOffset) error {
+func (s *Store) close(clean bool) error {
 	close(s.quit)
 	s.log.stop()
 	s.running.Wait()
 	_, err := s.log.Sync(s.log.Wrote())
-	err = errors.Join(err, s.flushQueues(0))
+	err = errors.Join(err, s.FlushQueues(0))
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
 	err = errors.Join(err, s.checkpoint.save(true), s.log.alloc.dropUnused())
-	if err == nil && !s.queueSyncFailed.Load() {
-		if dispatched >= s.log.Wrote() {
-			err = markStopped(s.fsys, s.set.root)
-		} else {
-			s.logger.Warn("stopped before everything was dispatched; the next start recovers as after a crash",
-				"dispatched", int64(dispatched), "end", int64(s.log.Wrote()))
-		}
+	if err == nil && clean && !s.queueSyncFailed.Load() {
+		err = markStopped(s.fsys, s.set.root)
+	} else {
+		s.logger.Warn("the store was not closed cleanly; the next start recovers as after a crash", "error", err)
 	}
 	s.release()
 	return err

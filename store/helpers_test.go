@@ -1,0 +1,204 @@
+package store
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// Sizes of the test stores: many files out of few messages.
+const (
+	testSegment   = 64 << 10
+	testQueueFile = 200 * unitBytes
+)
+
+func testSettings(root string, change ...func(*settings)) settings {
+	set := settings{
+		root: root, logDir: filepath.Join(root, "commitlog"), queueDir: filepath.Join(root, queueDirName),
+		segmentBytes: testSegment, queueFileBytes: testQueueFile, recordBytesMax: 4<<20 + recordOverheadMax,
+		checkCRC: true, warnPct: 90, forcePct: 85,
+	}
+	for _, c := range change {
+		c(&set)
+	}
+	return set
+}
+
+func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func openTest(t testing.TB, fsys sysio.FS, set settings) *Store {
+	t.Helper()
+	s, err := open(fsys, set, quietLogger(), nowMillis, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closeTest(t testing.TB, s *Store, clean bool) {
+	t.Helper()
+	if err := s.Close(clean); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// abandon ends a store as kill -9 would, for the goroutines and descriptors of this process: nothing is synced or removed.
+func (s *Store) abandon() {
+	s.closeOnce.Do(func() {
+		close(s.quit)
+		s.log.stop()
+		s.running.Wait()
+		s.release()
+	})
+}
+
+var testHost = message.HostOf(netip.MustParseAddrPort("127.0.0.1:10911"))
+
+// newMessage is one message for q.
+func newMessage(q *Queue, body string) Message {
+	return Message{Queue: q, Record: message.Record{
+		Topic: []byte(q.Topic()), QueueID: q.ID(), Body: []byte(body), BodyCRC: message.BodyCRC([]byte(body)),
+		Properties: []byte("TAGS\x01TagA\x02"), BornHost: testHost, StoreHost: testHost, BornTimestamp: 1,
+	}}
+}
+
+// send appends one message and returns it.
+func send(t testing.TB, s *Store, q *Queue, body string) Message {
+	t.Helper()
+	batch := []Message{newMessage(q, body)}
+	s.Append(batch)
+	if batch[0].Err != nil {
+		t.Fatalf("append: %v", batch[0].Err)
+	}
+	return batch[0]
+}
+
+// dispatchFrom does what dispatch does, from from up to Confirmed. A place that cannot be read is stepped over to the next file.
+func dispatchFrom(s *Store, from message.PhyOffset) error {
+	buf := make([]byte, s.SegmentBytes())
+	segment := message.PhyOffset(s.SegmentBytes())
+	for pos := from; pos < s.Confirmed(); {
+		n, err := s.ReadAt(buf, pos)
+		if err != nil {
+			return err
+		}
+		var v message.View
+		err = message.ParseView(buf[:n], &v)
+		if errors.Is(err, message.ErrBlank) || (err != nil && (pos/segment+1)*segment < s.Confirmed()) {
+			pos = (pos/segment + 1) * segment
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("at %d: %w", pos, err)
+		}
+		if entersQueue(v.SysFlag) {
+			u := Unit{Phy: pos, Size: v.Size, Tags: v.TagsCode()}
+			if err := s.Queue(string(v.Topic), v.QueueID).AppendUnits(v.QueueOffset, []Unit{u}); err != nil {
+				return err
+			}
+		}
+		pos += message.PhyOffset(v.Size)
+	}
+	return nil
+}
+
+func mustDispatch(t testing.TB, s *Store, from message.PhyOffset) {
+	t.Helper()
+	if err := dispatchFrom(s, from); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unitsOf reads all visible units of a queue from its files.
+func unitsOf(t testing.TB, q *Queue) []Unit {
+	t.Helper()
+	units := make([]Unit, q.Max()-q.Min())
+	for done := 0; done < len(units); {
+		n, err := q.ReadUnits(units[done:], q.Min()+message.QueueOffset(done))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done += n
+	}
+	return units
+}
+
+// bodyAt reads the record at phy and returns its body.
+func bodyAt(t testing.TB, s *Store, u Unit) string {
+	t.Helper()
+	buf := make([]byte, u.Size)
+	if n, err := s.ReadAt(buf, u.Phy); err != nil || n != len(buf) {
+		t.Fatalf("read %d at %d: %d, %v", len(buf), u.Phy, n, err)
+	}
+	var v message.View
+	if err := message.ParseView(buf, &v); err != nil {
+		t.Fatalf("record at %d: %v", u.Phy, err)
+	}
+	if v.PhyOffset != u.Phy || !v.CheckCRC() {
+		t.Fatalf("record at %d says it is at %d, CRC right: %v", u.Phy, v.PhyOffset, v.CheckCRC())
+	}
+	return string(v.Body)
+}
+
+// unpack puts a packed data directory below dir and returns its root.
+func unpack(t testing.TB, name, dir string) string {
+	t.Helper()
+	packed, err := os.ReadFile(filepath.Join("testdata", name+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(unzipped); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return filepath.Join(dir, "store")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
+		if h.FileInfo().IsDir() {
+			err = os.MkdirAll(path, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			var content []byte
+			if content, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, content, 0o644)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// snapshot is every file below root with its content.
+func snapshot(t testing.TB, root string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
