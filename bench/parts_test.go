@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"peregrine/internal/message"
+	"peregrine/wire"
+)
+
+func TestMain(m *testing.M) {
+	// Importing gnet starts two goroutines of its worker pool, once a process.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"), goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
+}
+
+func TestOpaqueFindsItsRequestInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 300).Draw(t, "capacity")
+		table := newInflight(capacity)
+		live := map[int32]int64{}
+		var gone []int32
+		for i := range int64(rapid.IntRange(1, 2000).Draw(t, "steps")) {
+			if table.waiting() != len(live) {
+				t.Fatalf("waiting %d, want %d", table.waiting(), len(live))
+			}
+			if !table.full() && rapid.Bool().Draw(t, "take") {
+				opaque := table.take(i, i+1)
+				if len(fmt.Sprint(opaque)) != opaqueWidth {
+					t.Fatalf("opaque %d has not %d digits", opaque, opaqueWidth)
+				}
+				if _, dup := live[opaque]; dup {
+					t.Fatalf("opaque %d is in use", opaque)
+				}
+				live[opaque] = i
+				continue
+			}
+			for opaque, at := range live { // any one
+				r, ok := table.give(opaque)
+				if !ok || r.intendedNs != at || r.sentNs != at+1 {
+					t.Fatalf("give(%d) = %+v %v", opaque, r, ok)
+				}
+				delete(live, opaque)
+				gone = append(gone, opaque)
+				break
+			}
+			if len(gone) > 0 {
+				if _, again := live[gone[len(gone)-1]]; !again {
+					if _, ok := table.give(gone[len(gone)-1]); ok {
+						t.Fatal("an answer counted twice")
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestForeignOpaquesAreRefused(t *testing.T) {
+	table := newInflight(5)
+	table.take(1, 1)
+	for _, opaque := range []int32{0, -1, 1, opaqueBase - 1, math.MaxInt32, math.MinInt32, opaqueBase + 7, opaqueBase + 5} {
+		if _, ok := table.give(opaque); ok {
+			t.Errorf("took %d", opaque)
+		}
+	}
+}
+
+func TestScheduleAdmitsEveryArrivalOnceAtItsTime(t *testing.T) {
+	s := newSchedule(1000, 1000+1_000_000_000, 1000, 0.5, 5000)
+	var got []int64
+	for now := int64(0); now < 1_200_000_000; now += 7_777_777 {
+		due, skipped, _ := s.admit(now, now, 0, 5000)
+		if skipped != 0 {
+			t.Fatalf("skipped %d of %d", skipped, due)
+		}
+		for s.len > 0 {
+			at := s.pop()
+			if at > now {
+				t.Fatalf("arrival of %d at %d", at, now)
+			}
+			got = append(got, at)
+		}
+	}
+	if len(got) != 1000 {
+		t.Fatalf("%d arrivals in a second at 1000/s", len(got))
+	}
+	for i, at := range got {
+		if want := 1000 + 500_000 + int64(i)*1_000_000; at != want {
+			t.Fatalf("arrival %d at %d, want %d", i, at, want)
+		}
+	}
+	if s.nextNs() != math.MaxInt64 {
+		t.Error("arrivals after the end")
+	}
+}
+
+// The arrivals that found room keep their place and their intended time; the newer ones are skipped, not the ones that wait.
+func TestScheduleSkipsNewArrivalsWhenTooManyAreUnfinished(t *testing.T) {
+	s := newSchedule(0, math.MaxInt64, 1e6, 0, 10)
+	due, skipped, lag := s.admit(99_999, 99_999, 4, 10)
+	if due != 100 || skipped != 94 || s.len != 6 || lag != 99_999 {
+		t.Fatalf("due %d skipped %d queued %d lag %d", due, skipped, s.len, lag)
+	}
+	for i := range int64(6) {
+		if at := s.pop(); at != i*1000 {
+			t.Errorf("arrival %d at %d", i, at)
+		}
+	}
+	if due, skipped, _ = s.admit(100_000, 100_000, 10, 10); due != 1 || skipped != 1 {
+		t.Errorf("due %d skipped %d with a full table", due, skipped)
+	}
+}
+
+func TestTallyKeepsItsSizeUnderAnyCodes(t *testing.T) {
+	var a, b tally
+	for code := range int32(1000) {
+		a.add(code, 2, []byte(strings.Repeat("x", 1000)))
+	}
+	b.merge(&a)
+	if a.n > errorCodesMax || b.sum() != 2000 || a.sum() != 2000 {
+		t.Errorf("n %d sums %d %d", a.n, a.sum(), b.sum())
+	}
+	if len(a.rows[0].remark) != remarkBytesMax {
+		t.Errorf("remark of %d bytes", len(a.rows[0].remark))
+	}
+}
+
+func testFrames(t testing.TB, change func(*frameSpec)) *frames {
+	t.Helper()
+	spec := frameSpec{encoding: wire.EncodingBinary, group: "g", topic: "T", brokerName: "b", queues: 12, bodyBytes: 100, batch: 1, tags: "TagA"}
+	if change != nil {
+		change(&spec)
+	}
+	f, err := newFrames(spec, message.Host{IP: [16]byte{127, 0, 0, 1}, IPLen: 4}, 4711, 99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestFramesAreWhatTheJavaClientSends(t *testing.T) {
+	for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+		for _, batch := range []int{1, 7} {
+			t.Run(fmt.Sprintf("%s batch %d", enc, batch), func(t *testing.T) {
+				f := testFrames(t, func(s *frameSpec) { s.encoding, s.batch, s.keys = enc, batch, true })
+				seen := map[string]bool{}
+				var dec wire.Decoder
+				var cmd wire.Command
+				var h wire.SendMessageHeader
+				for i := range 500 {
+					q, opaque, born := i%12, int32(opaqueBase+i*12345), int64(1_795_984_496_940+i/3)
+					frame, size, err := wire.SplitFrame(f.append([]byte{}, q, opaque, born))
+					if err != nil || frame == nil || size != len(frame)+4 {
+						t.Fatalf("no whole frame: %d %v", size, err)
+					}
+					if err := dec.Decode(frame, &cmd); err != nil {
+						t.Fatal(err)
+					}
+					if err := h.DecodeV2(&cmd); err != nil {
+						t.Fatal(err)
+					}
+					wantCode := wire.RequestSendMessageV2
+					if batch > 1 {
+						wantCode = wire.RequestSendBatchMessage
+					}
+					if cmd.Code != int32(wantCode) || cmd.Opaque != opaque || cmd.Flag != 0 || cmd.Encoding != enc {
+						t.Fatalf("code %d opaque %d flag %d", cmd.Code, cmd.Opaque, cmd.Flag)
+					}
+					if h.QueueID != int32(q) || h.BornTimestamp != born || string(h.Topic) != "T" || string(h.BrokerName) != "b" || string(h.DefaultTopic) != templateTopic || h.Batch != (batch > 1) {
+						t.Fatalf("header %+v", h)
+					}
+					check := func(properties []byte, names ...string) {
+						var got []string
+						for it := message.Properties(properties); ; {
+							name, value, ok := it.Next()
+							if !ok {
+								break
+							}
+							got = append(got, string(name))
+							switch string(name) {
+							case message.PropertyUniqKey, message.PropertyKeys:
+								if seen[string(value)] || len(value) != uniqWidth && len(value) != keyWidth || bytes.ContainsAny(value, "GHIJKLMNOPQRSTUVWXYZ") {
+									t.Fatalf("%s %q", name, value)
+								}
+								seen[string(value)] = true
+							case message.PropertyWait:
+								if string(value) != "true" {
+									t.Fatalf("WAIT %q", value)
+								}
+							}
+						}
+						if strings.Join(got, " ") != strings.Join(names, " ") {
+							t.Fatalf("properties %v, want %v", got, names)
+						}
+					}
+					if batch == 1 {
+						check(h.Properties, "KEYS", "UNIQ_KEY", "WAIT", "TAGS")
+						if len(cmd.Body) != 100 {
+							t.Fatalf("body of %d bytes", len(cmd.Body))
+						}
+						continue
+					}
+					check(h.Properties, "UNIQ_KEY", "WAIT")
+					it, n := message.Batch(cmd.Body), 0
+					var e message.BatchElement
+					for it.Next(&e) {
+						n++
+						check(e.Properties, "KEYS", "UNIQ_KEY", "WAIT", "TAGS")
+						if len(e.Body) != 100 {
+							t.Fatalf("body of %d bytes", len(e.Body))
+						}
+					}
+					if it.Err() != nil || n != batch {
+						t.Fatalf("%d elements, %v", n, it.Err())
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestComposingAndCountingAllocateNothing(t *testing.T) {
+	for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+		f := testFrames(t, func(s *frameSpec) { s.encoding = enc })
+		w := &worker{run: &run{opts: SendOptions{Batch: 1}}, cur: newInterval(true)}
+		c := &conn{state: connUp, target: &target{queues: 12}, frames: f, table: newInflight(32), rx: make([]byte, readBufferBytes)}
+		w.conns = []*conn{c}
+		plan := newSchedule(0, math.MaxInt64, 1e6, 0, 64)
+		now := int64(0)
+		work := func() {
+			now += 32_000
+			plan.admit(now, now, 0, 64)
+			c.tx = c.tx[:0]
+			for plan.len > 0 && !c.table.full() {
+				w.compose(c, plan.pop(), now)
+			}
+			for i := range c.table.slots {
+				if r := &c.table.slots[i]; r.waiting {
+					opaque := opaqueBase + int32((r.generation<<c.table.slotBits|uint32(i))&(1<<opaqueBits-1))
+					c.rxTo = len(wire.AppendSendResponse(c.rx[:c.rxTo], enc, opaque, wire.ResponseSuccess, "", &wire.SendMessageResponse{MsgID: []byte("ID")}))
+				}
+			}
+			w.take(c, now)
+		}
+		work() // buffers grow once
+		if n := testing.AllocsPerRun(100, work); n != 0 {
+			t.Errorf("%s: %v allocations for 32 messages", enc, n)
+		}
+		if w.cur.acked == 0 || w.cur.strange != 0 || w.cur.errors.n != 0 || w.waiting != 0 {
+			t.Errorf("%s: acked %d strange %d errors %d waiting %d", enc, w.cur.acked, w.cur.strange, w.cur.errors.sum(), w.waiting)
+		}
+	}
+}
+
+// Answers may arrive cut anywhere, and larger than the buffer.
+func TestAnswersAreReassembledFromAnyPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &worker{run: &run{opts: SendOptions{Batch: 1}}, cur: newInterval(false)}
+		c := &conn{state: connUp, target: &target{queues: 1}, table: newInflight(64), rx: make([]byte, 64)}
+		var stream []byte
+		want := uint64(0)
+		for range rapid.IntRange(1, 40).Draw(t, "answers") {
+			enc := wire.Encoding(rapid.IntRange(0, 1).Draw(t, "encoding"))
+			code := wire.ResponseSuccess
+			if rapid.IntRange(0, 4).Draw(t, "failed") == 0 {
+				code = wire.ResponseSystemBusy
+			} else {
+				want++
+			}
+			stream = wire.AppendResponse(stream, enc, c.table.take(1, 1), code, strings.Repeat("r", rapid.IntRange(0, 300).Draw(t, "remark")), nil, nil)
+			w.waiting++
+			if rapid.IntRange(0, 9).Draw(t, "push") == 0 { // a request of the broker in between
+				stream = wire.AppendRequest(stream, enc, wire.RequestNotifyConsumerIDsChanged, 5, 0, wire.LanguageJava, 1, nil, nil)
+			}
+		}
+		for len(stream) > 0 {
+			n := min(rapid.IntRange(1, 200).Draw(t, "piece"), len(stream), len(c.rx)-c.rxTo)
+			copy(c.rx[c.rxTo:], stream[:n])
+			stream = stream[n:]
+			c.rxTo += n
+			w.take(c, 9)
+		}
+		if w.cur.acked != want || w.waiting != 0 || w.cur.strange != 0 {
+			t.Fatalf("acked %d, want %d; waiting %d strange %d", w.cur.acked, want, w.waiting, w.cur.strange)
+		}
+	})
+}
+
+func TestNumbersReadWell(t *testing.T) {
+	for ns, want := range map[int64]string{7: "7 ns", 1500: "1.50 us", 31_400: "31.4 us", 999_000: "999 us", 12_800_000: "12.8 ms", 1_050_000_000: "1.05 s"} {
+		if got := short(ns); got != want {
+			t.Errorf("short(%d) = %q, want %q", ns, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

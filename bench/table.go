@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// WriteText prints the report for people: conditions, rate, latencies, errors, verdict.
+func (rep *Report) WriteText(w io.Writer) {
+	c := &rep.Conditions
+	fmt.Fprintln(w, c.title())
+	for _, b := range c.Brokers {
+		fmt.Fprintf(w, "  broker   %s\n", b)
+	}
+	fmt.Fprintf(w, "  machine  %s; load %.2f\n", c.Machine, c.Machine.Load[0])
+	fmt.Fprintf(w, "  run      topic %s, %.1f s after %.1f s of warm-up, generator on %d threads using %.2f cores\n", c.Topic, rep.Seconds, c.Warmup, c.Threads, rep.GeneratorCores)
+	fmt.Fprintf(w, "  rate     %s messages/s acknowledged, %.1f MB/s of bodies\n", grouped(int64(rep.Rate)), rep.BytesRate/1e6)
+	if c.TargetRate > 0 {
+		fmt.Fprintf(w, "  messages offered %s, skipped %s, sent %s, acknowledged %s\n",
+			grouped(int64(rep.Offered)), grouped(int64(rep.Skipped)), grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
+	} else {
+		fmt.Fprintf(w, "  messages sent %s, acknowledged %s\n", grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
+	}
+	if d := rep.Dispatch; d != nil {
+		state := "level"
+		if !d.Level {
+			state = "NOT level"
+		}
+		fmt.Fprintf(w, "  dispatch %s %.3f s after the last answer (%s of %s visible)\n", state, d.AfterSeconds, grouped(d.Grown), grouped(int64(d.Acknowledged)))
+	}
+	fmt.Fprintln(w, rep.latencyTable())
+	if rep.Response == nil {
+		fmt.Fprintln(w, "closed loop: a slow answer delays the next request, so stalls are under-represented; use --rate for response times")
+	}
+	if len(rep.Errors) > 0 {
+		fmt.Fprintln(w, rep.errorTable())
+	}
+	if rep.Reconnects > 0 {
+		fmt.Fprintf(w, "%d reconnects, longest outage %v\n", rep.Reconnects, rep.OutageMax.Round(time.Millisecond))
+	}
+	for _, s := range rep.Warnings {
+		fmt.Fprintln(w, "warning:", s)
+	}
+	for _, s := range rep.Failures {
+		fmt.Fprintln(w, "FAILED:", s)
+	}
+}
+
+// String is a broker in one line.
+func (b Broker) String() string {
+	parts := []string{b.Addr}
+	if b.Name != "" {
+		parts[0] += " (" + b.Name + ")"
+	}
+	if b.Version != "" {
+		parts = append(parts, b.Version)
+	}
+	parts = append(parts, fmt.Sprintf("%d queues", b.Queues))
+	var keys []string
+	for k := range b.Settings {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		parts = append(parts, k+"="+b.Settings[k])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// newTable is a table in the one style of all reports.
+func newTable(header ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(header)
+	return t
+}
+
+func (rep *Report) latencyTable() string {
+	t := newTable("time of a request", "count", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max")
+	row := func(name string, l *Latency) {
+		if l == nil {
+			return
+		}
+		t.AppendRow(table.Row{name, grouped(l.Count), short(int64(l.MeanNs)), short(l.P50Ns), short(l.P90Ns), short(l.P99Ns), short(l.P999Ns), short(l.P9999), short(l.MaxNs)})
+	}
+	row("response (from the intended send time)", rep.Response)
+	row("service (from the real send time)", rep.Service)
+	row("generator lag", rep.GeneratorLag)
+	rightAlign(t, 2, 9)
+	return t.Render()
+}
+
+func (rep *Report) errorTable() string {
+	t := newTable("error", "messages", "example")
+	for _, e := range rep.Errors {
+		t.AppendRow(table.Row{e.Name, grouped(int64(e.Count)), e.Remark})
+	}
+	rightAlign(t, 2, 2)
+	return t.Render()
+}
+
+func rightAlign(t table.Writer, from, to int) {
+	var configs []table.ColumnConfig
+	for i := from; i <= to; i++ {
+		configs = append(configs, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(configs)
+}
+
+// short is a time with three significant digits and its unit.
+func short(ns int64) string {
+	switch v := float64(ns); {
+	case v < 1e3:
+		return fmt.Sprintf("%d ns", ns)
+	case v < 1e6:
+		return fmt.Sprintf("%s us", digits3(v/1e3))
+	case v < 1e9:
+		return fmt.Sprintf("%s ms", digits3(v/1e6))
+	default:
+		return fmt.Sprintf("%s s", digits3(v/1e9))
+	}
+}
+
+func digits3(v float64) string {
+	switch {
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// grouped writes thousands apart: 1,234,567.
+func grouped(n int64) string {
+	s := fmt.Sprint(n)
+	start := 0
+	if n < 0 {
+		start = 1
+	}
+	for i := len(s) - 3; i > start; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
