@@ -1,6 +1,10 @@
 package namesrv
 
-import "peregrine/internal/message"
+import (
+	"time"
+
+	"peregrine/internal/message"
+)
 
 const (
 	// BrokersMax bounds the registered broker addresses. Each costs about 1 KiB besides its topics.
@@ -16,8 +20,8 @@ const (
 	brokerExpiry message.Millis = 120_000
 	// brokerExpiryMax bounds the time that a broker may name, so that a hostile one goes at last.
 	brokerExpiryMax message.Millis = 24 * 3600 * 1000
-	// ScanEveryMillis is how often Scan should be called (scanNotActiveBrokerInterval, 5.5.0).
-	ScanEveryMillis = 5000
+	// ScanEvery is how often Scan should be called (scanNotActiveBrokerInterval, 5.5.0).
+	ScanEvery = 5 * time.Second
 	// embeddedEvery is how often Scan renews the embedded broker's registration (registerNameServerPeriod).
 	embeddedEvery message.Millis = 30_000
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"peregrine/internal/message"
 	"peregrine/wire"
@@ -73,8 +74,9 @@ func (s *Server) renewEmbedded(topics []wire.TopicConfig, renewed message.Millis
 }
 
 // Scan forgets brokers that are silent for too long, and renews the embedded registration as an ordinary broker does
-// every 30 s. Call it every ScanEveryMillis.
-func (s *Server) Scan(now message.Millis) {
+// every 30 s. Call it every ScanEvery.
+func (s *Server) Scan(at time.Time) {
+	now := message.Millis(at.UnixMilli())
 	var closing []any
 	s.mu.Lock()
 	for key, live := range s.routes.live {

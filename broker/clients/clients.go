@@ -40,6 +40,8 @@ type Options struct {
 	Notify func(group string) bool
 	// RealTime is realTimeNotifyConsumerChange: tell at once, else with the next Scan.
 	RealTime bool
+	// ExpiredAfter is channelExpiredTimeout in ms; 0 means the default of 120 s.
+	ExpiredAfter message.Millis
 }
 
 // Client is one connection that sent a heartbeat.
@@ -58,6 +60,7 @@ type Registry struct {
 	logger   *slog.Logger
 	notify   func(group string) bool
 	realTime bool
+	expiry   message.Millis
 	opaque   atomic.Int32 // of the requests that the broker starts
 
 	change        sync.Mutex // guards the fields below and the member tables of groups
@@ -102,8 +105,12 @@ type Scalars struct {
 
 // NewRegistry makes an empty registry.
 func NewRegistry(o Options) *Registry {
+	expiry := o.ExpiredAfter
+	if expiry <= 0 {
+		expiry = expiredAfter
+	}
 	return &Registry{
-		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, realTime: o.RealTime,
+		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, realTime: o.RealTime, expiry: expiry,
 		producers: make(map[string]map[netio.ConnRef]*Client), connections: make(map[netio.ConnRef]*membership),
 		pending: make(map[string]bool), consumers: make(map[string]*ConsumerGroup),
 	}

@@ -50,13 +50,13 @@ func (r *Registry) Scan(now message.Millis) {
 	r.change.Lock()
 	for ref, m := range r.connections {
 		for group := range m.producers {
-			if c := r.producers[group][ref]; now-c.LastSeen > ExpiredAfter {
+			if c := r.producers[group][ref]; now-c.LastSeen > r.expiry {
 				silent[ref] = *c
 				r.leaveProducers(ref, m, group)
 			}
 		}
 		for group := range m.consumers {
-			if c := &r.find(group).members[ref].Client; now-c.LastSeen > ExpiredAfter {
+			if c := &r.find(group).members[ref].Client; now-c.LastSeen > r.expiry {
 				silent[ref] = *c
 				r.leave(ref, m, group)
 			}
@@ -71,7 +71,7 @@ func (r *Registry) Scan(now message.Millis) {
 	for ref, c := range silent {
 		r.logger.Warn("a client sent no heartbeat for too long, its connection is closed", "client", c.ID, "remote", c.Remote,
 			"silent", (now-c.LastSeen)/1000)
-		r.pusher.Close(ref, "no heartbeat for 120 s")
+		r.pusher.Close(ref, "the client sent no heartbeat for too long")
 	}
 	for _, group := range late {
 		r.push(group)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// ExpiredAfter is how long a client may be silent, in ms (ClientChannelInfo, channelExpiredTimeout, 5.5.0).
-	ExpiredAfter message.Millis = 120_000
+	// expiredAfter is how long a client may be silent, in ms (channelExpiredTimeout, 5.5.0).
+	expiredAfter message.Millis = 120_000
 	// ScanEvery is how often Scan should be called.
 	ScanEvery = 10 * time.Second
 	// RegistrationsMax bounds the pairs of connection and group of the broker, consumers and producers together: each costs

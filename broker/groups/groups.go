@@ -286,3 +286,10 @@ func (t *Table) encode() ([]byte, uint64) {
 	t.mu.RUnlock()
 	return statefile.AppendPretty(nil, statefile.Merge(l, rest)), generation
 }
+
+// DataVersion returns the version of the table.
+func (t *Table) DataVersion() wire.DataVersion {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.version
+}

@@ -1,0 +1,136 @@
+// Package control answers what is neither a send nor a pull: heartbeats, consumer offsets, queue bounds, and the
+// administrators' requests about topics, groups, clients and the broker itself. It mirrors ClientManageProcessor,
+// ConsumerManageProcessor and AdminBrokerProcessor of RocketMQ 5.5.0; codes and remarks are the original's.
+//
+// It holds no state of its own but the samples behind the rates of code 28: the tables are in their packages.
+//
+// Every processor may block on a disk and make bodies of megabytes, so control workers call them, never event loops.
+package control
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+
+	"peregrine/broker/clients"
+	"peregrine/broker/groups"
+	"peregrine/broker/offsets"
+	"peregrine/broker/topics"
+	"peregrine/internal/config"
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+	"peregrine/netio"
+	"peregrine/store"
+	"peregrine/wire"
+)
+
+// Deps are what the processors work on.
+type Deps struct {
+	Config  *config.Config
+	FS      sysio.FS
+	Store   *store.Store
+	Topics  *topics.Table
+	Groups  *groups.Table
+	Clients *clients.Registry
+	Offsets *offsets.Table
+	Rates   *Rates
+	// Addr is the address that clients are told, host:port.
+	Addr string
+	// Dispatched is the position up to which every record is in its queue.
+	Dispatched func() message.PhyOffset
+	// MemoryWindow is how many bytes at the end of the log count as lying in memory (accessMessageInMemoryMaxRatio of it).
+	MemoryWindow int64
+	Boot         message.Millis
+	Logger       *slog.Logger
+	Now          func() message.Millis
+}
+
+// Request is one request. Cmd is borrowed until the processor returns.
+type Request struct {
+	Cmd    *wire.Command
+	Ref    netio.ConnRef
+	Remote netip.AddrPort
+}
+
+// Processor answers one kind of request.
+type Processor func(*Request) wire.Reply
+
+// service is the receiver of all processors.
+type service struct {
+	Deps
+	saveWarned atomic.Int64 // time of the last warning about a failed save
+}
+
+// Processors returns the processors by request code.
+func Processors(d Deps) map[wire.RequestCode]Processor {
+	s := &service{Deps: d}
+	return map[wire.RequestCode]Processor{
+		wire.RequestQueryConsumerOffset:                  s.queryOffset,
+		wire.RequestUpdateConsumerOffset:                 s.updateOffset,
+		wire.RequestUpdateAndCreateTopic:                 s.updateTopic,
+		wire.RequestUpdateAndCreateTopicList:             s.updateTopicList,
+		wire.RequestGetAllTopicConfig:                    s.allTopicConfig,
+		wire.RequestUpdateBrokerConfig:                   s.updateConfig,
+		wire.RequestGetBrokerConfig:                      s.getConfig,
+		wire.RequestGetBrokerRuntimeInfo:                 s.runtimeInfo,
+		wire.RequestSearchOffsetByTimestamp:              s.searchOffset,
+		wire.RequestGetMaxOffset:                         s.maxOffset,
+		wire.RequestGetMinOffset:                         s.minOffset,
+		wire.RequestGetEarliestMsgStoreTime:              s.earliestStoreTime,
+		wire.RequestHeartBeat:                            s.heartbeat,
+		wire.RequestUnregisterClient:                     s.unregisterClient,
+		wire.RequestGetConsumerListByGroup:               s.consumerList,
+		wire.RequestGetAllConsumerOffset:                 s.allOffsets,
+		wire.RequestCheckClientConfig:                    s.checkClientConfig,
+		wire.RequestUpdateAndCreateSubscriptionGroup:     s.updateGroup,
+		wire.RequestGetAllSubscriptionGroupConfig:        s.allGroupConfig,
+		wire.RequestGetTopicStatsInfo:                    s.topicStats,
+		wire.RequestGetConsumerConnectionList:            s.consumerConnections,
+		wire.RequestGetProducerConnectionList:            s.producerConnections,
+		wire.RequestDeleteSubscriptionGroup:              s.deleteGroup,
+		wire.RequestDeleteTopicInBroker:                  s.deleteTopic,
+		wire.RequestUpdateAndCreateSubscriptionGroupList: s.updateGroupList,
+		wire.RequestQueryTopicConsumeByWho:               s.topicConsumeByWho,
+		wire.RequestGetSystemTopicListFromBroker:         s.systemTopics,
+		wire.RequestGetAllProducerInfo:                   s.allProducers,
+		wire.RequestQueryTopicsByConsumer:                s.topicsByConsumer,
+		wire.RequestQuerySubscriptionByConsumer:          s.subscriptionByConsumer,
+		wire.RequestGetTopicConfig:                       s.topicConfig,
+		wire.RequestGetSubscriptionGroupConfig:           s.groupConfig,
+		wire.RequestUpdateAndGetGroupForbidden:           s.groupForbidden,
+	}
+}
+
+// noFields makes an answer carry an empty ext map, as some of the original's do.
+type noFields struct{}
+
+func success(header any, body []byte) wire.Reply {
+	return wire.Reply{Code: wire.ResponseSuccess, Header: header, Body: body}
+}
+
+func failure(code wire.ResponseCode, remark string) wire.Reply {
+	return wire.Reply{Code: code, Remark: remark}
+}
+
+func refused(r *wire.Refusal) wire.Reply {
+	if r == nil {
+		return success(nil, nil)
+	}
+	return r.Reply()
+}
+
+// missing says whether err is about a header field that was not there, and which.
+func missing(err error) (field string, ok bool) {
+	var headerErr *wire.HeaderError
+	if errors.As(err, &headerErr) && headerErr.Reason == wire.ReasonMissing {
+		return headerErr.Field, true
+	}
+	return "", false
+}
+
+// clip keeps a remark that quotes a name from the network within a line.
+func clip(name string) string {
+	const quotedMax = 1024
+	return name[:min(len(name), quotedMax)]
+}

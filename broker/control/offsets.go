@@ -1,0 +1,192 @@
+package control
+
+import (
+	"strings"
+
+	"peregrine/internal/message"
+	"peregrine/store"
+	"peregrine/wire"
+)
+
+// queryOffset is code 14. Without a stored offset, 0 is the answer when the queue still begins at 0 and its first message
+// counts as lying in memory: a new group then starts at the beginning of a young queue, whatever it asked for. Otherwise 22,
+// and the client decides (ConsumerManageProcessor.queryConsumerOffset).
+func (s *service) queryOffset(r *Request) wire.Reply {
+	var h wire.QueryConsumerOffsetRequestHeader
+	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
+		return wire.ReplyOf(err)
+	}
+	if offset, ok := s.Offsets.Query([]byte(h.ConsumerGroup), []byte(h.Topic), message.QueueID(h.QueueID)); ok {
+		return success(wire.OffsetResponseHeader{Offset: int64(offset)}, nil)
+	}
+	if h.SetZeroIfNotFound != nil && !*h.SetZeroIfNotFound {
+		return wire.Reply{Code: wire.ResponseQueryNotFound, Remark: "Not found, do not set to zero, maybe this group boot first", Header: noFields{}}
+	}
+	if s.beginsInMemory(s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID))) {
+		return success(wire.OffsetResponseHeader{}, nil)
+	}
+	return wire.Reply{Code: wire.ResponseQueryNotFound, Remark: "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", Header: noFields{}}
+}
+
+// beginsInMemory says whether a queue has its message 0 and that one is near the end of the log.
+func (s *service) beginsInMemory(q *store.Queue) bool {
+	if q == nil || q.Min() > 0 || q.Max() == 0 {
+		return false
+	}
+	unit, ok := unitAt(q, 0)
+	return ok && int64(s.Store.Wrote()-unit.Phy) <= s.MemoryWindow
+}
+
+// updateOffset is code 15. A lower offset than the stored one counts.
+func (s *service) updateOffset(r *Request) wire.Reply {
+	var h wire.UpdateConsumerOffsetRequestHeader
+	err := wire.DecodeHeader(r.Cmd, &h)
+	field, absent := missing(err)
+	if err != nil && !(absent && (field == "queueId" || field == "commitOffset")) {
+		return wire.ReplyOf(err)
+	}
+	reply := func(code wire.ResponseCode, remark string) wire.Reply {
+		return wire.Reply{Code: code, Remark: remark, Header: noFields{}}
+	}
+	switch {
+	case s.Groups.Find(h.ConsumerGroup) == nil:
+		return reply(wire.ResponseSubscriptionGroupNotExist, "Group "+clip(h.ConsumerGroup)+" not exist!")
+	case s.Topics.Find(h.Topic) == nil:
+		return reply(wire.ResponseTopicNotExist, "Topic "+clip(h.Topic)+" not exist!")
+	case absent && field == "queueId":
+		return reply(wire.ResponseInvalidParameter, "QueueId is null, topic is "+h.Topic)
+	case absent:
+		return reply(wire.ResponseInvalidParameter, "Offset is null, topic is "+h.Topic)
+	}
+	if !s.Offsets.Commit([]byte(h.ConsumerGroup), []byte(h.Topic), message.QueueID(h.QueueID), message.QueueOffset(h.CommitOffset)) {
+		return reply(wire.ResponseInvalidParameter, "the offset is not kept: queue id out of range, or too many offsets")
+	}
+	return reply(wire.ResponseSuccess, "")
+}
+
+// allOffsets is code 43.
+func (s *service) allOffsets(*Request) wire.Reply { return success(nil, s.Offsets.Body()) }
+
+// maxOffset is code 30.
+func (s *service) maxOffset(r *Request) wire.Reply {
+	var h wire.GetMaxOffsetRequestHeader
+	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
+		return wire.ReplyOf(err)
+	}
+	offset := int64(0)
+	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
+		offset = int64(q.Max())
+	}
+	return success(wire.OffsetResponseHeader{Offset: offset}, nil)
+}
+
+// minOffset is code 31.
+func (s *service) minOffset(r *Request) wire.Reply {
+	var h wire.TopicQueueRequestHeader
+	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
+		return wire.ReplyOf(err)
+	}
+	offset := int64(0)
+	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
+		offset = int64(q.Min())
+	}
+	return success(wire.OffsetResponseHeader{Offset: offset}, nil)
+}
+
+// earliestStoreTime is code 32: −1 when there is no message.
+func (s *service) earliestStoreTime(r *Request) wire.Reply {
+	var h wire.TopicQueueRequestHeader
+	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
+		return wire.ReplyOf(err)
+	}
+	stored := message.Millis(-1)
+	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
+		stored, _ = s.storeTimeAt(q, q.Min())
+	}
+	return success(wire.GetEarliestMsgStoretimeResponseHeader{Timestamp: int64(stored)}, nil)
+}
+
+// searchOffset is code 29.
+func (s *service) searchOffset(r *Request) wire.Reply {
+	var h wire.SearchOffsetRequestHeader
+	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
+		return wire.ReplyOf(err)
+	}
+	offset := message.QueueOffset(0)
+	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
+		upper := h.BoundaryType != nil && strings.EqualFold(*h.BoundaryType, "UPPER")
+		offset = s.searchByTime(q, message.Millis(h.Timestamp), upper)
+	}
+	return success(wire.OffsetResponseHeader{Offset: int64(offset)}, nil)
+}
+
+// searchByTime finds, without upper, the first message stored at or after t (the queue's end when all are older); with
+// upper, the last one stored at or before t (0 when all are younger). Store times do not fall within a queue.
+func (s *service) searchByTime(q *store.Queue, t message.Millis, upper bool) message.QueueOffset {
+	low, high := q.Min(), q.Max() // the answer of the lower form lies in [low, high]
+	for low < high {
+		middle := low + (high-low)/2
+		stored, at := s.storeTimeAt(q, middle)
+		if at >= high {
+			// Nothing readable from the middle on: look before it.
+			high = middle
+			continue
+		}
+		if stored < t || upper && stored == t {
+			low = at + 1
+		} else {
+			high = middle
+		}
+	}
+	if !upper {
+		return low
+	}
+	// low is behind the last message at or before t.
+	return max(low-1, 0)
+}
+
+// storeTimeAt returns the store time of the first record at or behind an offset, and its offset; −1 and the queue's end when
+// there is none. Units without a record, which only keep their offset occupied, are stepped over, and so are records whose
+// bytes are gone.
+func (s *service) storeTimeAt(q *store.Queue, from message.QueueOffset) (message.Millis, message.QueueOffset) {
+	var units [64]store.Unit
+	var prefix [message.StoreTimePrefixBytes]byte
+	end := q.Max()
+	for from = max(from, q.Min()); from < end; {
+		n, hot := q.Units(units[:], from)
+		if !hot {
+			var err error
+			if n, err = q.ReadUnits(units[:], from); err != nil {
+				break
+			}
+		}
+		if n == 0 {
+			break
+		}
+		for i, unit := range units[:n] {
+			if unit.IsPreBlank() {
+				continue
+			}
+			if m, err := s.Store.ReadAt(prefix[:], unit.Phy); err == nil || m > 0 {
+				if stored, ok := message.StoreTimeOf(prefix[:m]); ok {
+					return stored, from + message.QueueOffset(i)
+				}
+			}
+		}
+		from += message.QueueOffset(n)
+	}
+	return -1, end
+}
+
+// unitAt returns one unit that has a record.
+func unitAt(q *store.Queue, at message.QueueOffset) (store.Unit, bool) {
+	var unit [1]store.Unit
+	n, hot := q.Units(unit[:], at)
+	if !hot {
+		var err error
+		if n, err = q.ReadUnits(unit[:], at); err != nil {
+			return store.Unit{}, false
+		}
+	}
+	return unit[0], n == 1 && !unit[0].IsPreBlank()
+}
