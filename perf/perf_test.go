@@ -311,7 +311,7 @@ func TestVersionAndFingerprintSaySomething(t *testing.T) {
 	if v := Version(""); !strings.HasPrefix(v, "peregrine ") || strings.Contains(v, "(devel)") {
 		t.Errorf("%q", v)
 	}
-	m := Fingerprint(t.TempDir())
+	m := FingerprintAt(t.TempDir())
 	if m.CPU == "" || m.LogicalCores < 1 || m.GoVersion == "" {
 		t.Errorf("%+v", m)
 	}
