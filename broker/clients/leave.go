@@ -126,10 +126,6 @@ func (r *Registry) tell(changed []string) {
 	}
 }
 
-type notifyHeader struct {
-	ConsumerGroup string `wire:"consumerGroup,required"`
-}
-
 // push tells all members of a group, the one that caused the change included. A member that cannot be reached is left to
 // its own rebalance timer, as in the original.
 func (r *Registry) push(group string) {
@@ -145,7 +141,7 @@ func (r *Registry) push(group string) {
 	}
 	r.change.Unlock()
 	frame := wire.AppendRequest(nil, wire.EncodingJSON, wire.RequestNotifyConsumerIDsChanged, r.opaque.Add(1), wire.FlagOneway,
-		wire.LanguageJava, wire.Version, notifyHeader{ConsumerGroup: group}, nil)
+		wire.LanguageJava, wire.Version, wire.ConsumerGroupRequestHeader{ConsumerGroup: group}, nil)
 	for _, ref := range refs {
 		r.pusher.Push(ref, frame)
 	}

@@ -156,13 +156,9 @@ func (s *service) consumerConnections(r *Request) wire.Reply {
 	}{connectionsOf(members), scalars.ConsumeFromWhere, scalars.ConsumeType, scalars.MessageModel, table}))
 }
 
-type producerGroupHeader struct {
-	ProducerGroup string `wire:"producerGroup,required"`
-}
-
 // producerConnections is code 204.
 func (s *service) producerConnections(r *Request) wire.Reply {
-	var h producerGroupHeader
+	var h wire.ProducerGroupRequestHeader
 	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
 		return wire.ReplyOf(err)
 	}
@@ -198,11 +194,6 @@ func (s *service) allProducers(*Request) wire.Reply {
 	}{data}))
 }
 
-type topicAndGroupHeader struct {
-	Topic string `wire:"topic,required"`
-	Group string `wire:"group,required"`
-}
-
 // topicsByConsumer is code 343.
 func (s *service) topicsByConsumer(r *Request) wire.Reply {
 	var h wire.GroupRequestHeader
@@ -214,7 +205,7 @@ func (s *service) topicsByConsumer(r *Request) wire.Reply {
 
 // subscriptionByConsumer is code 345.
 func (s *service) subscriptionByConsumer(r *Request) wire.Reply {
-	var h topicAndGroupHeader
+	var h wire.TopicGroupRequestHeader
 	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
 		return wire.ReplyOf(err)
 	}

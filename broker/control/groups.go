@@ -78,15 +78,9 @@ func (s *service) groupConfig(r *Request) wire.Reply {
 	return success(nil, wire.EncodeBody(group.Config()))
 }
 
-type groupForbiddenHeader struct {
-	Group    string `wire:"group,required"`
-	Topic    string `wire:"topic,required"`
-	Readable *bool  `wire:"readable"`
-}
-
 // groupForbidden is code 353: sets, when readable is given, and tells whether a group may read a topic.
 func (s *service) groupForbidden(r *Request) wire.Reply {
-	var h groupForbiddenHeader
+	var h wire.GroupForbiddenRequestHeader
 	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
 		return wire.ReplyOf(err)
 	}
