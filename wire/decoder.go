@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 )
 
 // Decoder decodes frames. It owns the scratch memory for unescaped text and the table of ext fields, and is used by one
@@ -192,8 +193,14 @@ func (d *Decoder) scratchFor(h []byte) []byte {
 		return nil
 	}
 	need := len(h) + wordBytes
-	if cap(d.scratch) < need || cap(d.scratch) > scratchKeepBytes && need <= scratchKeepBytes {
-		d.scratch = make([]byte, max(need, 1024))
+	switch {
+	case need > scratchKeepBytes:
+		if cap(d.scratch) < need {
+			d.scratch = make([]byte, need)
+		}
+	case cap(d.scratch) < need || cap(d.scratch) > scratchKeepBytes:
+		// A power of two, so that headers of slowly growing size do not allocate each time.
+		d.scratch = make([]byte, max(1024, 1<<bits.Len(uint(need-1))))
 	}
 	return d.scratch
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"reflect"
 	"testing"
 )
@@ -57,19 +58,23 @@ func TestPackedLayout(t *testing.T) {
 	r.TopicConfigSerializeWrapper.DataVersion = DataVersion{Counter: 1, StateVersion: 2, Timestamp: 3}
 	r.TopicConfigSerializeWrapper.TopicConfigTable = map[string]TopicConfig{
 		"T": {ReadQueueNums: 4, WriteQueueNums: 5, Perm: 6, TopicName: "T", TopicFilterType: TopicFilterSingleTag}}
-	z, err := zlib.NewReader(bytes.NewReader(AppendRegistration(nil, r, true, Version)))
+	raw, err := unpack(AppendRegistration(nil, r, true, Version))
 	if err != nil {
-		t.Fatal(err)
-	}
-	var raw bytes.Buffer
-	if _, err := raw.ReadFrom(z); err != nil {
 		t.Fatal(err)
 	}
 	want := "0000002c" + hex.EncodeToString([]byte(`{"counter":1,"stateVersion":2,"timestamp":3}`)) + "00000001" +
 		"00000012" + hex.EncodeToString([]byte("T 4 5 6 SINGLE_TAG")) + "00000002" + hex.EncodeToString([]byte("[]")) + "00000000"
-	if got := hex.EncodeToString(raw.Bytes()); got != want {
+	if got := hex.EncodeToString(raw); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	z, err := zlib.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }
 
 func pack(raw []byte) []byte {
