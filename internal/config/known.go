@@ -1,0 +1,130 @@
+package config
+
+import "strings"
+
+// knownKey is a key of the original (5.5.0, and a few of 4.9) that has no field here, with the reason. Setting it changes no
+// promise to clients or operators: it is listed once at start.
+type knownKey struct{ name, reason string }
+
+// knownKeys returns them. Together with the fields they are all keys that Apache 5.5.0 has setters for.
+func knownKeys() []knownKey {
+	var keys []knownKey
+	for _, group := range knownGroups {
+		for name := range strings.FieldsSeq(group.names) {
+			keys = append(keys, knownKey{name, group.reason})
+		}
+	}
+	return keys
+}
+
+var knownGroups = [...]struct{ reason, names string }{
+	{"there are no thread pools and no pool queues; work is bounded by other limits", `
+		ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity
+		asyncSendEnable batchDispatchRequestThreadPoolNums clientAsyncSemaphoreValue clientCallbackExecutorThreads
+		clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue clientWorkerThreads
+		consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity disableCallbackExecutor disableNettyWorkerGroup
+		endTransactionPoolQueueCapacity endTransactionThreadPoolNums heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity
+		litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
+		loadBalanceThreadPoolQueueCapacity processReplyMessageThreadPoolNums pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+		putMessageFutureThreadPoolNums putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
+		recoverThreadPoolNums replyThreadPoolQueueCapacity sendMessageThreadPoolNums sendThreadPoolQueueCapacity
+		serverAsyncSemaphoreValue serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
+		serverSelectorThreads serverWorkerThreads timerReputServiceQueueCapacity transactionCheckRocksdbQueueCapacity
+		waitTimeMillsInAckQueue waitTimeMillsInTransactionQueue`},
+	{"buffers and sockets are handled by another engine", `
+		channelNotActiveInterval clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout clientPooledByteBufAllocatorEnable
+		clientSocketRcvBufSize clientSocketSndBufSize connectTimeoutMillis enableFastChannelEventProcess enableNetWorkFlowControl
+		enableReconnectForGoAway enableShutdownGracefully highSpeedMode isolateLogEnable maxClientEventCount
+		maxReconnectIntervalTimeSeconds serverLoadBalancerEnable serverPooledByteBufAllocatorEnable serverSocketBacklog
+		serverSocketRcvBufSize serverSocketSndBufSize shutdownWaitTimeSeconds socksProxyConfig transferMsgByHeap
+		useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark`},
+	{"access control is not built yet, and not asked for by its switches", `
+		aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
+		authenticationProvider authenticationStrategy authenticationWhitelist authorizationMetadataProvider authorizationProvider
+		authorizationStrategy authorizationWhitelist clusterName configName initAuthenticationUser
+		innerClientAuthenticationCredentials migrateAuthFromV1Enabled statefulAuthenticationCacheExpiredSecond
+		statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+		userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond`},
+	{"RocksDB is not supported, and not asked for by its switches", `
+		bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin combineAssignOffsetCQType
+		combineCQEnableCheckSelf combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
+		combineCQUseRocksdbForLmq enableRocksDBLog iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays
+		memTableFlushIntervalMs persistConsumerOffsetIncrementally realTimePersistRocksDBConfig rocksdbCompressionType
+		rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec timerRecallToTimeWheelEnable
+		timerRecallToTimelineEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerRocksDBPrecisionMs
+		timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours timerRocksDBStopScan
+		timerRocksDBTimeExpiredMaxTps transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads
+		transactionCheckRocksdbMaxThreads useSeparateStorePathForRocksdbCQ useSingleRocksDBForAllConfigs`},
+	{"one reput, always parallel, writes queues with pwrite", `
+		dispatchCqCacheNum dispatchCqThreads dispatchFromSenderThread enableAsyncReput enableBuildConsumeQueueConcurrently
+		pullBatchMaxMessageCount putConsumeQueueDataByFileChannel putMsgIndexHightWater readUnCommitted recheckReputOffsetFromCq
+		travelCqFileNumWhenGetMessage`},
+	{"the log is appended, flushed and mapped in another way", `
+		accessMessageInMemoryHotRatio autoMessageVersionOnTopicLen cgColdReadThreshold cleanSwapedMapInterval coldCtrStrategyEnable
+		coldDataFlowControlEnable coldDataScanEnable commitCommitLogLeastPages commitCommitLogThoroughInterval
+		commitIntervalCommitLog commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+		debugLockEnable disappearTimeAfterStart diskFallRecorded enableCleanExpiredOffset enableRunningFlagsInFlush
+		fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile globalColdReadThreshold logicQueueForceSwapMapInterval
+		logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum logicalDiskSpaceCleanForciblyThreshold mappedFileSwapEnable
+		maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxTopicLength offsetCheckInSlave putMessageTimeout
+		replicasPerDiskPartition sampleSteps sharedByteBufferNum spinLockCollisionRetreatOptimalDegree timerColdDataCheckIntervalMs
+		topicQueueLockNum transientStorePoolSize useABSLock usePIDColdCtrStrategy useReentrantLockWhenPutMessage
+		wakeCommitWhenPutMessage warmMapedFileEnable`},
+	{"recovery works in another way", `
+		checkCommitLogOffsetOnRecover commitLogRecoverMaxNum enableAcceleratedRecovery
+		enableLogConsumeQueueRepeatedlyBuildWhenRecover maxRecoveryCommitlogFiles recoverConcurrently`},
+	{"replication is not built yet, and not asked for by brokerRole", `
+		allAckInSyncStateSet asyncLearner brokerElectionPriority brokerHeartbeatInterval brokerNotActiveTimeoutMillis
+		checkSyncStateSetPeriod cleanOfflineBrokerInterval controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
+		dLegerSelfId enableAutoInSyncReplicas enableBatchPush fetchControllerAddrByDnsLookup forwardTimeout haFlowControlEnable
+		haHousekeepingInterval haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
+		haTransferBatchSize inSyncReplicas isBrokerContainer isInBrokerContainer maxChecksumRange maxHaTransferByteInSecond
+		maxSlaveResendLength minInSyncReplicas preferredLeaderId sendHeartbeatTimeoutMillis skipPreOnline slaveReadEnable
+		slaveTimeout storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile syncBrokerMemberGroupPeriod
+		syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup totalReplicas`},
+	{"registration with external name servers is not built yet", `
+		compatibleWithOldNameSrv enableSingleTopicRegister enableSplitMetadata enableSplitRegistration fetchNamesrvAddrInterval
+		isScanAvailableNameSrv loadBalancePollNameServerInterval rmqAddressServerDomain rmqAddressServerSubGroup
+		scanAvailableNameSrv splitMetadataSize splitRegistrationSize updateNameServerAddrPeriod`},
+	{"POP consumption is not built yet", `
+		appendAckAsync appendCkAsync defaultMessageRequestMode defaultPopShareQueueNum enableLitePopLog
+		enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
+		enablePopMessageThreshold enablePopMetrics enableRetryTopicV2 enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem
+		maxMessageFilterNumForNotification maxPopPollingSize popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+		popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog
+		popFromRetryProbability popFromRetryProbabilityForPriority popInflightMessageThreshold popLongPollingForceNotifyInterval
+		popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize popResponseReturnActualRetryTopic popReviveConcurrency
+		popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent priorityOrderAsc
+		retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+		skipWhenCKRePutReachMaxTimes useMessageFilterForNotification useSeparateRetryQueue`},
+	{"light topics and light message queues are not built", `
+		enableLiteEventMode enableLmqQuota enableLmqStats liteEventCheckInterval liteEventFullDispatchDelayTime
+		liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable liteLagLatencyCollectEnable
+		liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills
+		liteTtlCheckInterval maxLiteSubscriptionCount maxLmqConsumeQueueNum minLiteTTl`},
+	{"queue types other than the plain one are not built yet", `
+		bitMapLengthConsumeQueueExt compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+		compactionThreadNum correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval enableCompaction
+		enableConsumeQueueExt mapedFileSizeConsumeQueueExt mappedFileSizeConsumeQueueExt mapperFileSizeBatchConsumeQueue
+		maxOffsetMapSize searchBcqByCacheEnable`},
+	{"timer and scheduled messages are not built yet", `
+		allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey commercialTimerCount enableScheduleAsyncDeliver
+		enableScheduleMessageStats mappedFileSizeTimerLog scheduleAsyncDeliverMaxPendingLimit
+		scheduleAsyncDeliverMaxResendNum2Blocked timerCheckMetricsWhen timerCongestNumEachSlot timerEnableCheckMetrics
+		timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerInterceptDelayLevel
+		timerMetricSmallThreshold timerProgressLogIntervalMs timerPutMessageThreadNum timerSkipUnknownError timerStopDequeue
+		timerStopEnqueue timerWarmEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs`},
+	{"metrics are served by peregrine.http", `
+		accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount commercialBigCount
+		commercialEnable commercialSizePerMsg commercialTransCount enableConnectionMetrics enableLagAndDlqMetrics
+		enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics enableTransactionMetrics
+		estimateAccumulation maxConsumeQueueScan maxStatsIdleTimeInMinutes metricGrpcExporterIntervalInMills
+		metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
+		metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
+		metricsPromExporterHost metricsPromExporterPort sampleCountThreshold transactionMetricFlushInterval`},
+	{"it does not apply here", `
+		broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath enableBroadcastOffsetStore
+		filterDataCleanTimeSpan filterServerNums flushConsumerOffsetHistoryInterval flushLeastPagesWhenWarmMappedFile
+		lockInStrictMode maxDelayTime printChannelGroups printChannelGroupsMinNum rocketmqHome useStaticSubscription
+		warmMappedFileEnable`},
+}
