@@ -70,6 +70,9 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 	if len(units) == 0 {
 		return nil
 	}
+	if len(q.store.damaged) > 0 {
+		units = q.store.hideDamaged(units)
+	}
 	if first > end {
 		if err := q.fillGap(end, first); err != nil {
 			return err
@@ -84,6 +87,24 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 		q.min.Store(int64(first)) // after max: a reader may meet pre-blank units, but never a queue with min above max
 	}
 	return nil
+}
+
+// hideDamaged puts pre-blank units in the place of those that name damaged records: the offset stays occupied, nothing is shown.
+func (s *Store) hideDamaged(units []Unit) []Unit {
+	var copied []Unit
+	for i, u := range units {
+		if !s.damaged[u.Phy] || u.IsPreBlank() {
+			continue
+		}
+		if copied == nil {
+			copied = append(copied, units...) // the caller's are borrowed
+		}
+		copied[i] = Unit{Size: preBlankSize}
+	}
+	if copied == nil {
+		return units
+	}
+	return copied
 }
 
 // publish makes written units visible. The caller holds writeMu.

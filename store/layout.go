@@ -134,8 +134,9 @@ func readDirIfThere(fsys sysio.FS, dir string) ([]sysio.Info, error) {
 	return entries, nil
 }
 
-// inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. The last one may be empty (a
-// crash while it was made: it is deleted) or short (it is given its length back), the others may not.
+// inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. Files without a byte are the
+// work of a power cut that kept the name and lost the length: nothing durable was in them, nor in any later one. The last file
+// may also be short (copied half, say): it is given its length back.
 func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	files, err := lay.dataFiles(fsys, set.logDir)
 	if err != nil {
@@ -144,7 +145,7 @@ func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	for i, f := range files {
 		last := i == len(files)-1
 		switch {
-		case f.size == 0 && last:
+		case f.size == 0:
 		case f.size > set.segmentBytes, f.size < set.segmentBytes && (!last || len(files) == 1):
 			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeCommitLog); %s", f.size, set.segmentBytes, sizeAdvice(files))
 		case f.size < set.segmentBytes:
@@ -236,6 +237,7 @@ func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id me
 	for i, f := range files {
 		last := i == len(files)-1
 		switch {
+		case f.size == 0:
 		case f.size > set.queueFileBytes, f.size < set.queueFileBytes && !last:
 			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueue)", f.size, set.queueFileBytes)
 		case f.size < set.queueFileBytes:

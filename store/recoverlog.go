@@ -219,10 +219,10 @@ func (r *recovery) crashStart(sc *logScanner) (message.PhyOffset, error) {
 // behind them are stepped over: by their own length when the header is sound, else to the next file.
 func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.PhyOffset, error) {
 	end, pos := from, from
-	var suspects []DamagedRange // damaged records since end; kept if a good one follows
+	var suspects []suspect // damage since end; kept if a good record follows, else it is the torn end
 	good := func() {
-		for _, d := range suspects {
-			r.noteDamaged(d)
+		for i := range suspects {
+			r.noteDamaged(&suspects[i])
 		}
 		suspects = suspects[:0]
 	}
@@ -246,7 +246,11 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.
 			}
 			continue
 		case recordDamaged:
-			suspects = append(suspects, DamagedRange{Phy: pos, Bytes: int64(sc.view.Size), Reason: sc.reason})
+			v := &sc.view
+			suspects = append(suspects, suspect{
+				DamagedRange: DamagedRange{Phy: pos, Bytes: int64(v.Size), Reason: sc.reason}, isRecord: true,
+				topic: string(v.Topic), queueID: v.QueueID, offset: v.QueueOffset, sysFlag: v.SysFlag, storeTime: v.StoreTimestamp,
+			})
 			r.checked.Add(1)
 			pos += message.PhyOffset(sc.view.Size)
 			continue
@@ -262,17 +266,41 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.
 		if v != recordGood {
 			return end, nil
 		}
-		suspects = append(suspects, DamagedRange{Phy: pos, Bytes: int64(f.end() - pos), Reason: reason})
+		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(f.end() - pos), Reason: reason}})
 		pos = f.end()
 	}
 	return end, nil
 }
 
-func (r *recovery) noteDamaged(d DamagedRange) {
+// suspect is a damaged part of the log with nothing good behind it so far.
+type suspect struct {
+	DamagedRange
+	isRecord  bool // lengths, magic and position are right: it has a place in its queue
+	topic     string
+	queueID   message.QueueID
+	offset    message.QueueOffset
+	sysFlag   int32
+	storeTime message.Millis
+}
+
+// noteDamaged keeps what turned out to be damage in the middle of the log. A damaged record is never shown: its queue offset
+// is kept by a pre-blank unit, which AppendUnits writes for it, or which takes the place of its unit here.
+func (r *recovery) noteDamaged(d *suspect) {
 	r.report.DamagedCount++
 	if len(r.report.Damaged) < damagedListMax {
-		r.report.Damaged = append(r.report.Damaged, d)
-		r.logger.Warn("damaged record stepped over", "position", int64(d.Phy), "bytes", d.Bytes, "reason", d.Reason)
+		r.report.Damaged = append(r.report.Damaged, d.DamagedRange)
+		r.logger.Warn("damaged part of the log stepped over", "position", int64(d.Phy), "bytes", d.Bytes, "reason", d.Reason)
+	}
+	if !d.isRecord {
+		r.s.skips[d.Phy] = d.Phy + message.PhyOffset(d.Bytes)
+		return
+	}
+	r.s.damaged[d.Phy] = true
+	r.noteRecord(&message.View{Topic: []byte(d.topic), QueueID: d.queueID, QueueOffset: d.offset, SysFlag: d.sysFlag, StoreTimestamp: d.storeTime, PhyOffset: d.Phy})
+	if q := r.s.queues.lookup([]byte(d.topic), d.queueID); q != nil && entersQueue(d.sysFlag) {
+		if err := r.hideUnit(q, d.offset, d.Phy); err != nil {
+			r.logger.Warn("take a damaged record out of its queue", "topic", q.topic, "queue", int32(q.id), "offset", int64(d.offset), "error", err)
+		}
 	}
 }
 

@@ -132,18 +132,12 @@ func (r *recovery) reportProgress(progress func(RecoveryProgress)) (stop func())
 	return func() { close(quit); <-done }
 }
 
-// openLogFiles fills the file table from the layout. A last file without a byte, which a crash left, is deleted; a short
-// one gets its length back.
+// openLogFiles fills the file table from the layout. Short files get their length back; what is behind the end of the log is
+// sorted out later.
 func (r *recovery) openLogFiles() error {
 	l := r.s.log
 	table := &fileTable{size: l.set.segmentBytes}
 	for _, d := range r.lay.log {
-		if d.size == 0 {
-			if err := l.fsys.Remove(d.path); err != nil {
-				return err
-			}
-			continue
-		}
 		if d.size < l.set.segmentBytes {
 			if err := setLength(l.fsys, d.path, l.set.segmentBytes); err != nil {
 				return err

@@ -42,6 +42,11 @@ type Store struct {
 	dirtyMu     sync.Mutex // the list; leaf
 	dirtyQueues []*Queue
 
+	// What recovery found damaged in the middle of the log: records, and parts without a readable record (from, to). Only
+	// read once Open has returned.
+	damaged map[message.PhyOffset]bool
+	skips   map[message.PhyOffset]message.PhyOffset
+
 	dropped atomic.Int64 // units left out by AppendUnits
 
 	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
@@ -111,6 +116,7 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	s := &Store{
 		fsys: fsys, set: set, logger: logger, lock: held,
 		queues: newQueueTable(), cold: newFileCache(openFilesMax), chunks: newChunkPool(),
+		damaged: map[message.PhyOffset]bool{}, skips: map[message.PhyOffset]message.PhyOffset{},
 		quit: make(chan struct{}),
 	}
 	s.log = newCommitLog(fsys, set, logger, now, s.cold)
@@ -190,6 +196,13 @@ func (s *Store) Queues(yield func(*Queue) bool) { s.queues.each(yield) }
 
 func (s *Store) unitsPerFile() message.QueueOffset {
 	return message.QueueOffset(s.set.queueFileBytes / unitBytes)
+}
+
+// SkipDamage returns where a reader of the log goes on that finds no record at phy: behind the damaged part that recovery
+// found there. ok is false when nothing is known about phy.
+func (s *Store) SkipDamage(phy message.PhyOffset) (next message.PhyOffset, ok bool) {
+	next, ok = s.skips[phy]
+	return next, ok
 }
 
 // DroppedUnits counts the records that found no place in a queue, see Queue.AppendUnits.
