@@ -29,7 +29,7 @@ func (d *Decoder) Decode(frame []byte, c *Command) error {
 		return ErrHeaderLength
 	}
 	header := frame[4 : 4+headerLen : 4+headerLen]
-	*c = Command{Encoding: encoding, Body: frame[4+headerLen:]}
+	*c = Command{Encoding: encoding, Body: frame[4+headerLen : len(frame) : len(frame)]}
 	d.ext = d.ext[:0]
 	var err error
 	switch encoding {

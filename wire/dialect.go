@@ -24,7 +24,7 @@ func bodyError(format string, args ...any) error {
 // Standard JSON comes out as it is, white space aside. Depth, size and work are bounded (limits.go); a reference to
 // something that contains it is an error. All errors match ErrBody. src is borrowed, the result is new memory.
 func StandardJSON(src []byte) ([]byte, error) {
-	s := standardizer{src: src, out: make([]byte, 0, len(src)+len(src)/8)}
+	s := standardizer{src: src, out: make([]byte, 0, len(src)+len(src)/8), outMax: max(2*len(src), StandardJSONBytesMax)}
 	if err := s.value(0); err != nil {
 		return nil, err
 	}
@@ -39,6 +39,7 @@ type standardizer struct {
 	src     []byte
 	pos     int
 	out     []byte
+	outMax  int
 	inKey   bool // inside an object key; those do not nest, as their escapes would double at each level
 	scanned int  // bytes looked at to resolve references
 }
@@ -61,7 +62,7 @@ func (s *standardizer) peek() byte {
 
 // value copies the value that comes next.
 func (s *standardizer) value(depth int) error {
-	if len(s.out) > StandardJSONBytesMax {
+	if len(s.out) > s.outMax {
 		return s.fail("the body grows too large")
 	}
 	if depth > JSONDepthMax {

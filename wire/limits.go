@@ -21,7 +21,8 @@ const (
 	// RefScanBytesMax bounds the work for resolving "$ref" in one body, in bytes looked at. A heartbeat of an old client
 	// with a hundred references takes about 2 MiB.
 	RefScanBytesMax = 16 << 20
-	// StandardJSONBytesMax bounds the text that StandardJSON makes; references can repeat parts of the input.
+	// StandardJSONBytesMax bounds the text that StandardJSON makes, as references can repeat parts of the input. A text of
+	// more than half of that, which only a local file can be, may double.
 	StandardJSONBytesMax = 2 * MaxFrameSize
 	// RegistrationBytesMax bounds the inflated size of a packed broker registration. A topic takes about 60 bytes.
 	RegistrationBytesMax = 64 << 20

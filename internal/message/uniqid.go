@@ -26,7 +26,8 @@ type UniqIDGen struct {
 	inThisMs   uint32 // ids already made with sinceMonth
 }
 
-// NewUniqIDGen makes a generator. salt must differ between the generators that share address and process id.
+// NewUniqIDGen makes a generator. salt must differ between the generators that share address and process id, those of
+// earlier processes included: in a container every broker may be process 1.
 func NewUniqIDGen(host Host, pid int, salt uint32) UniqIDGen {
 	var raw [22]byte
 	n := host.addressBytes()
