@@ -97,3 +97,12 @@ func refusalOf(word [4]byte) *Reason {
 	}
 	return ErrFrameLength
 }
+
+// Labels are the labels of all reasons, the keys of Stats.Closed.
+func Labels() []string {
+	labels := make([]string, 0, reasonCount)
+	for _, r := range reasons {
+		labels = append(labels, r.label)
+	}
+	return labels
+}

@@ -1,0 +1,412 @@
+// Package broker serves producers and consumers: the send path, the pull path with long polling, and the tables behind
+// them. It puts store, flush, dispatch and netio together; its sub-packages hold one subject each.
+//
+// # Where to look
+//
+//	handler.go      every request arrives here, on its event loop
+//	send.go         the send path from header to append and answer (sendcheck.go: what is refused, sendproperties.go)
+//	syncanswers.go  SYNC_FLUSH: answers that wait for the flusher
+//	pull.go         the pull path (holds.go and longpoll: pulls that wait; coldread.go: pulls that need the disk)
+//	controlpool.go  everything else, on control workers (package control has the processors)
+//	broker.go       construction, start and stop
+//
+// # Goroutines
+//
+// Event loops (netio) run sends and pulls; control workers run the rest; cold readers run pulls that need the disk; one
+// goroutine keeps time (expiry, persisting). The flusher and the dispatcher's goroutines call back into Flushed and
+// into the long-poll table and only post to mailboxes.
+//
+// # Lock order
+//
+// The table locks of topics, groups, clients and offsets, then store's append lock, then a stripe of longpoll, then a
+// mailbox. None is held while another package's callback runs, besides what those packages document themselves.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"peregrine/broker/clients"
+	"peregrine/broker/control"
+	"peregrine/broker/filter"
+	"peregrine/broker/groups"
+	"peregrine/broker/longpoll"
+	"peregrine/broker/offsets"
+	"peregrine/broker/topics"
+	"peregrine/dispatch"
+	"peregrine/flush"
+	"peregrine/internal/config"
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+	"peregrine/netio"
+	"peregrine/store"
+	"peregrine/wire"
+)
+
+// Nameserver is the name-server role of this process.
+type Nameserver interface {
+	// Process answers one request. conn identifies the connection it came on; it is comparable.
+	Process(cmd *wire.Command, conn any, remote netip.AddrPort) wire.Reply
+	// ConnClosed says that a connection that may have registered a broker is gone.
+	ConnClosed(conn any)
+	// Scan drops brokers that have been silent for too long.
+	Scan(now time.Time)
+}
+
+// Options are what a Broker is made of.
+type Options struct {
+	Config     *config.Config
+	FS         sysio.FS
+	Store      *store.Store
+	Nameserver Nameserver       // nil: this process has no name-server role
+	Registrar  topics.Registrar // told of every change of the topic table; may be nil
+	Addr       string           // host:port that clients are told
+	StoreHost  netip.AddrPort   // the same as numbers, for records and message ids
+	Logger     *slog.Logger
+	// Fatal is called once, from any goroutine, when the broker cannot go on: a sync failed, or the network engine ended.
+	Fatal func(error)
+}
+
+// Broker is one broker. New opens its tables, Recover brings the queues up to the log, Start opens the ports, Stop ends it.
+type Broker struct {
+	cfg    *config.Config
+	fs     sysio.FS
+	addr   string // that clients are told
+	logger *slog.Logger
+	fatal  func(error)
+
+	store      *store.Store
+	flusher    *flush.Committer
+	dispatcher *dispatch.Dispatcher
+	keeper     *dispatch.Keeper
+	server     *netio.Server
+	roles      []role // by netio.Conn.Listener
+
+	topics  *topics.Table
+	groups  *groups.Table
+	clients *clients.Registry
+	offsets *offsets.Table
+	filters *filter.Cache
+	polls   *longpoll.Table
+	namesrv Nameserver
+
+	control    *controlPool
+	cold       *coldReaders
+	processors map[wire.RequestCode]control.Processor
+	rates      *control.Rates
+	loops      []*loopState
+	stopTimers chan struct{}
+	timersDone chan struct{}
+
+	// Fixed by New; read on the hot path.
+	syncFlush        bool
+	readable         bool
+	writable         bool
+	syncFlushTimeout time.Duration
+	acceptSendsFrom  message.Millis
+	dispatchLagMax   int64
+	unflushedMax     int64
+	memoryWindow     message.PhyOffset
+	storeHost        message.Host
+	propertiesSuffix []byte // MSG_REGION, TRACE_ON and CLUSTER as every single message gets them
+	traceOn          string
+
+	stopping atomic.Bool // sends are refused
+
+	bootTime   message.Millis
+	panics     atomic.Uint64
+	coldErrors atomic.Uint64
+	repeated   *repeatedLog
+}
+
+// New opens the state files and builds everything that needs no port. Nothing on disk is changed.
+func New(o Options) (*Broker, error) {
+	cfg := o.Config
+	b := &Broker{
+		cfg: cfg, fs: o.FS, addr: o.Addr, logger: o.Logger, fatal: o.Fatal, store: o.Store, namesrv: o.Nameserver, filters: filter.NewCache(),
+		stopTimers: make(chan struct{}), timersDone: make(chan struct{}), repeated: newRepeatedLog(o.Logger), bootTime: now(),
+		syncFlush:        cfg.SyncFlushed(),
+		readable:         int32(cfg.BrokerPermission)&topics.PermRead != 0,
+		writable:         int32(cfg.BrokerPermission)&topics.PermWrite != 0,
+		syncFlushTimeout: time.Duration(cfg.SyncFlushTimeout) * time.Millisecond,
+		acceptSendsFrom:  message.Millis(cfg.StartAcceptSendRequestTimeStamp),
+		dispatchLagMax:   cfg.DispatchLagMaxBytes,
+		unflushedMax:     unflushedMaxOf(cfg.UnflushedMaxBytes),
+		storeHost:        message.HostOf(o.StoreHost),
+		traceOn:          boolText(cfg.TraceOn),
+	}
+	for _, p := range [][2]string{{message.PropertyMsgRegion, cfg.RegionId}, {message.PropertyTraceSwitch, b.traceOn}, {message.PropertyCluster, cfg.BrokerClusterName}} {
+		b.propertiesSuffix = message.AppendProperty(b.propertiesSuffix, p[0], p[1])
+	}
+	physical, err := sysio.PhysicalMemory()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the size of the memory: %w", err)
+	}
+	b.memoryWindow = memoryWindowOf(uint64(physical), cfg.AccessMessageInMemoryMaxRatio)
+	if err := b.openTables(o); err != nil {
+		return nil, err
+	}
+	b.polls = longpoll.New(b.wakeHeld)
+	b.buildFlush()
+	b.buildDispatch()
+	return b, nil
+}
+
+// automatic is a configured count, or what stands for 0.
+func automatic(configured, otherwise int) int {
+	if configured > 0 {
+		return configured
+	}
+	return otherwise
+}
+
+func boolText(v bool) string {
+	if v {
+		return "true"
+	}
+	return "false"
+}
+
+func (b *Broker) openTables(o Options) (err error) {
+	cfg, dir := b.cfg, filepath.Join(b.cfg.StorePathRootDir, "config")
+	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if b.topics, err = topics.Open(topics.Options{
+		FS: o.FS, Path: filepath.Join(dir, "topics.json"), Queues: b.store, Registrar: o.Registrar, Logger: b.logger, Now: now,
+		Settings: topics.Settings{
+			Cluster: cfg.BrokerClusterName, Broker: cfg.BrokerName, AutoCreate: cfg.AutoCreateTopicEnable,
+			DefaultQueueNums: int32(cfg.DefaultTopicQueueNums), ClusterTopic: cfg.ClusterTopicEnable, BrokerTopic: cfg.BrokerTopicEnable,
+			Trace: cfg.TraceTopicEnable, TraceTopic: cfg.MsgTraceTopicName, TimerWheel: cfg.TimerWheelEnable,
+			ReviveQueueNums: reviveQueueNums, ProtectSystemTopics: cfg.ValidateSystemTopicWhenUpdateTopic,
+			MixedMessageType: cfg.EnableMixedMessageType, Permission: int32(cfg.BrokerPermission),
+		},
+	}); err != nil {
+		return err
+	}
+	if b.groups, err = groups.Open(groups.Options{
+		FS: o.FS, Path: filepath.Join(dir, "subscriptionGroup.json"), Logger: b.logger, Now: now,
+		AutoCreate: cfg.AutoCreateSubscriptionGroup, AutoCreateSystem: cfg.EnableCreateSysGroup,
+	}); err != nil {
+		return err
+	}
+	if b.offsets, err = offsets.Open(offsets.Options{FS: o.FS, Path: filepath.Join(dir, "consumerOffset.json"), Logger: b.logger, Now: now}); err != nil {
+		return err
+	}
+	b.clients = clients.NewRegistry(clients.Options{
+		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange,
+		Notify: func(group string) bool {
+			g := b.groups.Find(group)
+			return cfg.NotifyConsumerIdsChangedEnable && g != nil && g.Config().NotifyConsumerIDsChangedEnable
+		},
+	})
+	return nil
+}
+
+func (b *Broker) buildFlush() {
+	cfg := b.cfg
+	b.flusher = flush.New(b.store.CommitLog(), flush.Options{
+		Sync:             b.syncFlush,
+		Interval:         time.Duration(cfg.FlushIntervalCommitLog) * time.Millisecond,
+		LeastPages:       int64(cfg.FlushCommitLogLeastPages),
+		ThoroughInterval: time.Duration(cfg.FlushCommitLogThoroughInterval) * time.Millisecond,
+		EarlyBytes:       b.unflushedMax / 2,
+		Logger:           b.logger,
+	})
+	b.flusher.Subscribe(b.flushed)
+}
+
+func (b *Broker) buildDispatch() {
+	cfg := b.cfg
+	b.dispatcher = dispatch.New(dispatch.Options{Store: b.store, Shards: b.reputShards(), Announcer: b.polls,
+		OnError: b.store.SetDispatchError, Logger: b.logger})
+	b.keeper = dispatch.NewKeeper(b.dispatcher, b.store, dispatch.KeeperOptions{
+		Interval:         time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
+		LeastPages:       cfg.FlushConsumeQueueLeastPages,
+		ThoroughInterval: time.Duration(cfg.FlushConsumeQueueThoroughInterval) * time.Millisecond,
+		DistanceMax:      checkpointDistanceMax,
+		Logger:           b.logger,
+	})
+}
+
+// Recover starts flusher and dispatcher and returns when every record of the log is in its queue.
+func (b *Broker) Recover(report store.RecoveryReport) error {
+	b.flusher.Start(b.store.Flushed())
+	b.dispatcher.Start(report.RedispatchFrom)
+	b.keeper.Start()
+	if err := b.dispatcher.CaughtUp(b.store.Confirmed(), time.Time{}); err != nil {
+		return fmt.Errorf("bringing the queues up to the log: %w", err)
+	}
+	return nil
+}
+
+// Start opens the ports. addrs are the addresses to listen on, by role: broker, fast, name server; an empty one is left out.
+func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) error {
+	var addrs []string
+	for _, l := range []struct {
+		addr string
+		role role
+	}{{broker, roleBroker}, {fast, roleFast}, {nameserver, roleNamesrv}} {
+		if l.addr != "" {
+			addrs = append(addrs, l.addr)
+			b.roles = append(b.roles, l.role)
+		}
+	}
+	server, err := netio.New(netio.Options{
+		Addrs: addrs, EventLoops: b.cfg.EventLoops, Handler: handler{b}, Logger: b.logger,
+		Limits: netio.Limits{Connections: b.cfg.MaxConnections, OutboundSoftBytes: int(b.cfg.OutboundSoftBytes), OutboundHardBytes: int(b.cfg.OutboundHardBytes),
+			IdleTimeout: time.Duration(b.cfg.ServerChannelMaxIdleTimeSeconds) * time.Second},
+	})
+	if err != nil {
+		return err
+	}
+	b.server = server
+	for i := range server.Loops() {
+		ls := &loopState{loop: server.Loop(i)}
+		ls.send.uniqIDs = b.newUniqIDs()
+		server.Loop(i).State = ls
+		b.loops = append(b.loops, ls)
+	}
+	b.rates = control.NewRates(b.rateCounters)
+	b.processors = control.Processors(control.Deps{Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients,
+		Offsets: b.offsets, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
+		Logger: b.logger, Now: now})
+	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
+	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
+	if err := server.Start(ctx); err != nil {
+		b.control.stop()
+		b.cold.stop()
+		return err
+	}
+	go b.keepTime()
+	go func() {
+		<-server.Done()
+		if err := server.Err(); err != nil {
+			b.fatal(err)
+		}
+	}()
+	return nil
+}
+
+// Stop takes no new connection, answers what is in flight, makes everything durable and says whether the stop was clean:
+// every record is in its queue and on disk.
+func (b *Broker) Stop(drain time.Duration) (clean bool) {
+	deadline := time.Now().Add(drain)
+	if b.server != nil {
+		b.stopping.Store(true)
+		b.server.Shutdown(drain, func() bool { return b.server.Stats().InFlight == 0 })
+		b.control.stop()
+		b.cold.stop()
+		close(b.stopTimers)
+		<-b.timersDone
+	}
+	errs := b.flusher.Stop()
+	drained := b.dispatcher.Stop(deadline)
+	errs = errors.Join(errs, b.keeper.Stop(), b.offsets.Persist(), b.groups.Save(), b.topics.Save())
+	if errs != nil || !drained {
+		b.logger.Error("the stop is not clean, the next start recovers", "dispatched", drained, "err", errs)
+		return false
+	}
+	return true
+}
+
+// keepTime does what comes round: expiry of clients and brokers, persisting of offsets.
+func (b *Broker) keepTime() {
+	defer close(b.timersDone)
+	scan := time.NewTicker(scanInterval)
+	defer scan.Stop()
+	sample := time.NewTicker(sampleInterval)
+	defer sample.Stop()
+	persist := time.NewTicker(max(time.Duration(b.cfg.FlushConsumerOffsetInterval)*time.Millisecond, time.Second))
+	defer persist.Stop()
+	for {
+		select {
+		case <-b.stopTimers:
+			return
+		case <-sample.C:
+			b.rates.Sample(now())
+		case t := <-scan.C:
+			b.clients.Scan(now())
+			if b.namesrv != nil {
+				b.namesrv.Scan(t)
+			}
+		case <-persist.C:
+			if err := errors.Join(b.offsets.Persist(), b.groups.Save()); err != nil {
+				b.repeated.Error("state files could not be written", "err", err)
+			}
+		}
+	}
+}
+
+// flushed is called by the flusher after each sync: it lets the dispatcher go on and tells the loops whose answers wait.
+func (b *Broker) flushed(upTo message.PhyOffset, err error) {
+	if err != nil {
+		b.fatal(err) // the store refuses everything from here on by itself
+	} else if b.syncFlush {
+		b.dispatcher.Wake()
+	}
+	if !b.syncFlush {
+		return
+	}
+	for i, ls := range b.loops {
+		if ls.answers.waiting.Load() > 0 {
+			b.server.Post(i, netio.Mail{Kind: netio.MailFlushed, Pos: int64(upTo)})
+		}
+	}
+}
+
+// reputShards is peregrine.reputShards; automatic is one for four CPUs: a shard alone keeps up with what two loops append.
+func (b *Broker) reputShards() int {
+	if n := b.cfg.ReputShards; n > 0 {
+		return n
+	}
+	return min(max(1, runtime.GOMAXPROCS(0)/4), 8)
+}
+
+// unflushedMaxOf is peregrine.unflushedMaxBytes; automatic is a twelfth of the available memory, which is below the share
+// at which the kernel begins to hold back writers (vm.dirty_background_ratio 10 %, vm.dirty_ratio 20 % by default).
+func unflushedMaxOf(configured int64) int64 {
+	if configured > 0 {
+		return configured
+	}
+	available, err := sysio.MemAvailable()
+	if err != nil {
+		available = 0
+	}
+	return min(max(int64(available)/12, unflushedAutoMin), unflushedAutoMax)
+}
+
+// wakeHeld posts an arrival to the loop of a held pull.
+func (b *Broker) wakeHeld(h *longpoll.Held) {
+	p := h.Owner.(*heldPull)
+	b.server.Post(int(p.request.ref.Loop), netio.Mail{Kind: netio.MailRerun, Ref: p.request.ref, Held: p})
+}
+
+func (b *Broker) newUniqIDs() message.UniqIDGen {
+	return message.NewUniqIDGen(b.storeHost, os.Getpid(), rand.Uint32())
+}
+
+// pusher sends requests of the broker's own to clients.
+type pusher struct{ *Broker }
+
+func (p pusher) Push(ref netio.ConnRef, frame []byte) bool {
+	buf := netio.GetBuffer(len(frame))
+	buf.B = append(buf.B, frame...)
+	return p.server.Post(int(ref.Loop), netio.Mail{Kind: netio.MailAnswer, Ref: ref, Buf: buf})
+}
+
+// closeOrder asks a loop to close a connection.
+type closeOrder struct{ reason error }
+
+func (p pusher) Close(ref netio.ConnRef, reason string) {
+	p.server.Post(int(ref.Loop), netio.Mail{Kind: netio.MailRerun, Ref: ref, Held: &closeOrder{errors.New(reason)}})
+}

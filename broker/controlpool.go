@@ -1,0 +1,221 @@
+package broker
+
+import (
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"peregrine/broker/control"
+	"peregrine/broker/topics"
+	"peregrine/internal/message"
+	"peregrine/netio"
+	"peregrine/wire"
+)
+
+// controlJob is one request, or the end of a connection, on its way to a control worker.
+type controlJob struct {
+	ref      netio.ConnRef
+	remote   netip.AddrPort
+	listener int
+	frame    *netio.Buffer // nil: the connection has closed
+}
+
+// controlPool runs everything that is not a send or a pull: tables, JSON, files. A connection always meets the same
+// worker, so that its requests and its end are worked off in their order: a heartbeat cannot register a connection that
+// is known to be gone.
+type controlPool struct {
+	broker  *Broker
+	workers []controlWorker
+	bytes   atomic.Int64 // of the frames that wait
+	done    sync.WaitGroup
+}
+
+type controlWorker struct {
+	mu      sync.Mutex
+	jobs    []controlJob // guarded by mu
+	frames  int          // guarded by mu: jobs with a frame
+	stopped bool         // guarded by mu
+	wake    chan struct{}
+
+	decoder wire.Decoder
+	command wire.Command
+	send    sendTurn
+}
+
+func startControlPool(b *Broker, count int) *controlPool {
+	p := &controlPool{broker: b, workers: make([]controlWorker, count)}
+	for i := range p.workers {
+		w := &p.workers[i]
+		w.wake = make(chan struct{}, 1)
+		w.send.uniqIDs = b.newUniqIDs()
+		p.done.Add(1)
+		go p.run(w)
+	}
+	return p
+}
+
+// stop ends the workers after the jobs that they have.
+func (p *controlPool) stop() {
+	for i := range p.workers {
+		w := &p.workers[i]
+		w.mu.Lock()
+		w.stopped = true
+		w.mu.Unlock()
+		w.rouse()
+	}
+	p.done.Wait()
+}
+
+func (w *controlWorker) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *controlPool) workerOf(ref netio.ConnRef) *controlWorker {
+	return &p.workers[(uint(ref.Slot)+uint(ref.Loop))%uint(len(p.workers))]
+}
+
+// submit copies the frame and hands it to the connection's worker, or refuses it when too much waits.
+func (p *controlPool) submit(ls *loopState, c *netio.Conn, cmd *wire.Command, frame []byte) {
+	w := p.workerOf(c.Ref)
+	full := p.bytes.Load() > controlBytesMax
+	if !full {
+		job := controlJob{ref: c.Ref, remote: c.Remote, listener: c.Listener, frame: netio.GetBuffer(len(frame))}
+		job.frame.B = append(job.frame.B, frame...)
+		w.mu.Lock()
+		if full = w.frames >= controlJobsMax; !full {
+			w.jobs = append(w.jobs, job)
+			w.frames++
+			p.bytes.Add(int64(len(frame)))
+		}
+		w.mu.Unlock()
+		if !full {
+			c.BeginRequest()
+			ls.count[countControl]++
+			w.rouse()
+			return
+		}
+		netio.PutBuffer(job.frame)
+	}
+	ls.count[countBusy]++
+	ls.refuse(c, cmd, refusalControlBusy)
+}
+
+var refusalControlBusy = wire.Refuse(wire.ResponseSystemBusy, "[OVERLOAD]system busy, start flow control for a while")
+
+// connClosed tells the worker that the connection is gone; never refused, there is one for each connection.
+func (p *controlPool) connClosed(c *netio.Conn) {
+	w := p.workerOf(c.Ref)
+	w.mu.Lock()
+	w.jobs = append(w.jobs, controlJob{ref: c.Ref, remote: c.Remote, listener: c.Listener})
+	w.mu.Unlock()
+	w.rouse()
+}
+
+func (p *controlPool) run(w *controlWorker) {
+	defer p.done.Done()
+	var jobs []controlJob
+	for {
+		w.mu.Lock()
+		jobs, w.jobs = w.jobs, jobs[:0]
+		stopped := w.stopped
+		w.mu.Unlock()
+		if len(jobs) == 0 {
+			if stopped {
+				return
+			}
+			<-w.wake
+			continue
+		}
+		for i := range jobs {
+			p.work(w, &jobs[i])
+			jobs[i] = controlJob{}
+		}
+	}
+}
+
+func (p *controlPool) work(w *controlWorker, job *controlJob) {
+	b := p.broker
+	if job.frame == nil {
+		if b.roles[job.listener] == roleNamesrv {
+			b.namesrv.ConnClosed(job.ref)
+		} else {
+			b.clients.ConnClosed(job.ref)
+		}
+		return
+	}
+	answer := p.serve(w, job)
+	w.mu.Lock()
+	w.frames--
+	w.mu.Unlock()
+	p.bytes.Add(-int64(len(job.frame.B)))
+	netio.PutBuffer(job.frame)
+	b.server.Post(int(job.ref.Loop), netio.Mail{Kind: netio.MailAnswer, Done: 1, Ref: job.ref, Buf: answer})
+}
+
+// serve gives the answer frame, nil when there is none. A panic is one request's SYSTEM_ERROR, not the broker's end.
+func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Buffer) {
+	b, cmd := p.broker, &w.command
+	if err := w.decoder.Decode(job.frame.B, cmd); err != nil {
+		panic("BUG: broker: a frame that was decoded before does not decode: " + err.Error())
+	}
+	reply := wire.Reply{None: true}
+	defer func() {
+		if v := recover(); v != nil {
+			b.panics.Add(1)
+			b.repeated.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
+			reply = wire.Reply{Code: wire.ResponseSystemError, Remark: "internal error, see the broker's log"}
+		}
+		if answer != nil || reply.None || cmd.IsOneway() {
+			return
+		}
+		answer = netio.GetBuffer(512 + len(reply.Body))
+		answer.B = wire.AppendReply(answer.B, cmd.Encoding, cmd.Opaque, &reply)
+	}()
+	role := b.roles[job.listener]
+	if role == roleNamesrv {
+		reply = b.namesrv.Process(cmd, job.ref, job.remote)
+		return nil
+	}
+	code := wire.RequestCode(cmd.Code)
+	switch code {
+	case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage:
+		if frame := p.createAndSend(w, job, cmd); !cmd.IsOneway() {
+			answer = netio.GetBuffer(len(frame))
+			answer.B = append(answer.B, frame...)
+		}
+		return answer
+	}
+	process := b.processors[code]
+	if process == nil {
+		reply = wire.Reply{Code: wire.ResponseRequestCodeNotSupported, Remark: " request type " + itoa(cmd.Code) + " not supported"}
+		return nil
+	}
+	reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote})
+	return nil
+}
+
+// createAndSend makes the topic of a send and carries the send out.
+func (p *controlPool) createAndSend(w *controlWorker, job *controlJob, cmd *wire.Command) []byte {
+	b, h := p.broker, &w.send.header
+	from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+	if err := decodeSendHeader(h, cmd); err != nil {
+		return wire.AppendResponse(nil, from.enc, from.opaque, wire.ResponseSystemError, err.Error(), nil, nil)
+	}
+	if b.topics.Lookup(h.Topic) == nil {
+		creation := topics.SendCreation{Topic: string(h.Topic), DefaultTopic: string(h.DefaultTopic), QueueNums: h.DefaultTopicQueueNums, UnitMode: h.UnitMode}
+		if strings.HasPrefix(creation.Topic, topics.RetryPrefix) {
+			if r := b.checkRetrySend(h); r != nil {
+				return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+			}
+		}
+		if _, r := b.topics.CreateOnSend(creation); r != nil {
+			return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+		}
+	}
+	return b.runSend(&w.send, cmd, from)
+}

@@ -1,0 +1,294 @@
+package broker
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"time"
+
+	"peregrine/broker/topics"
+	"peregrine/flush"
+	"peregrine/internal/message"
+	"peregrine/netio"
+	"peregrine/store"
+	"peregrine/wire"
+)
+
+// sender says whom a send came from and how it wants to be answered.
+type sender struct {
+	conn   *netio.Conn // nil when a control worker runs the send; then the answer goes through ref
+	ref    netio.ConnRef
+	host   message.Host
+	opaque int32
+	enc    wire.Encoding
+	oneway bool
+}
+
+// pendingSend is an admitted send of the running turn.
+type pendingSend struct {
+	sender
+	topic    *topics.Topic
+	queueID  message.QueueID
+	wait     bool   // in SYNC_FLUSH the answer waits for the sync
+	uniqKey  []byte // aliases the frame or the turn's arena
+	first, n int    // its records: messages[first : first+n]
+}
+
+// sendTurn collects the sends of one turn of a loop, so that one hold of the append lock takes them all. Its slices
+// alias the frames of the turn and its own arena; all is forgotten at the end of the turn.
+type sendTurn struct {
+	messages []store.Message
+	pending  []pendingSend
+	arena    []byte // properties texts that had to be copied or rewritten
+	uniqIDs  message.UniqIDGen
+
+	header   wire.SendMessageHeader
+	props    sendProperties
+	offsets  []message.PhyOffset // of the batch whose answer is being written
+	response wire.SendMessageResponse
+}
+
+// admission is the outcome of admitSend.
+type admission uint8
+
+const (
+	admitted admission = iota
+	refused
+	topicUnknown // a control worker has to create the topic first
+)
+
+// admitSend checks one send, in the order of SendMessageProcessor (5.5.0), and adds its records to the turn.
+//
+// hot: 0 allocs, no locks besides the read lock of the topic table.
+func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admission, *wire.Refusal) {
+	h := &t.header
+	if err := decodeSendHeader(h, cmd); err != nil {
+		return refused, wire.Refuse(wire.ResponseSystemError, err.Error())
+	}
+	if r := b.overloaded(); r != nil {
+		return refused, r
+	}
+	topic := b.topics.Lookup(h.Topic)
+	if r := b.checkSendTopic(h, topic); r != nil {
+		return refused, r
+	}
+	if topic == nil {
+		return topicUnknown, nil
+	}
+	config := topic.Config()
+	queueID := message.QueueID(h.QueueID)
+	if queueID < 0 {
+		queueID = message.QueueID(rand.IntN(max(1, int(config.WriteQueueNums))))
+	} else if int32(queueID) >= max(config.ReadQueueNums, config.WriteQueueNums) {
+		return refused, invalidQueueID(h, config)
+	}
+	t.props.scan(h.Properties)
+	if r := b.checkSendContent(h, &t.props, config, cmd.Body); r != nil {
+		return refused, r
+	}
+	sysFlag := h.SysFlag
+	if config.TopicFilterType == wire.TopicFilterMultiTag {
+		sysFlag |= message.SysFlagMultiTags
+	}
+	m := store.Message{Queue: topic.Queue(queueID)}
+	m.Topic, m.QueueID, m.SysFlag = topic.NameBytes(), queueID, sysFlag
+	m.BornTimestamp, m.BornHost, m.StoreHost = message.Millis(h.BornTimestamp), from.host, b.storeHost
+	first := len(t.messages)
+	if h.Batch {
+		if r := b.admitBatch(t, m, cmd.Body); r != nil {
+			t.messages = t.messages[:first]
+			return refused, r
+		}
+		t.props.uniqKey = t.keep(t.props.uniqKey, cmd.Encoding)
+	} else {
+		m.Body, m.BodyCRC = cmd.Body, message.BodyCRC(cmd.Body)
+		m.Flag, m.ReconsumeTimes = h.Flag, h.ReconsumeTimes
+		m.Properties, m.PropertiesSuffix = b.storedProperties(t, h.Properties, cmd.Encoding), b.propertiesSuffix
+		if len(m.Properties)+len(m.PropertiesSuffix) > message.PropertiesBytesMax {
+			return refused, propertiesTooLong(len(m.Properties) + len(m.PropertiesSuffix))
+		}
+		t.messages = append(t.messages, m)
+	}
+	t.pending = append(t.pending, pendingSend{sender: from, topic: topic, queueID: queueID, wait: t.props.wait,
+		uniqKey: t.props.uniqKey, first: first, n: len(t.messages) - first})
+	return admitted, nil
+}
+
+func decodeSendHeader(h *wire.SendMessageHeader, cmd *wire.Command) error {
+	if wire.RequestCode(cmd.Code) == wire.RequestSendMessage {
+		return h.DecodeV1(cmd)
+	}
+	return h.DecodeV2(cmd)
+}
+
+// admitBatch adds one joined run: each element of body becomes a record of its own, stored as it was sent.
+//
+// hot: 0 allocs.
+func (b *Broker) admitBatch(t *sendTurn, m store.Message, body []byte) *wire.Refusal {
+	it := message.Batch(body)
+	var e message.BatchElement
+	for n := 0; it.Next(&e); n++ {
+		if n == batchElementsMax {
+			return batchTooMany()
+		}
+		if len(e.Properties) > message.PropertiesBytesMax {
+			return propertiesTooLong(len(e.Properties))
+		}
+		m.Body, m.BodyCRC, m.Flag, m.Properties = e.Body, message.BodyCRC(e.Body), e.Flag, e.Properties
+		m.Joined = n > 0
+		t.messages = append(t.messages, m)
+	}
+	if err := it.Err(); err != nil {
+		return wire.Refuse(wire.ResponseMessageIllegal, "the batch cannot be read: "+err.Error())
+	}
+	return nil
+}
+
+// storedProperties gives the text that is stored for a single message (5.x edits: UNIQ_KEY generated if absent; MSG_REGION,
+// TRACE_ON and CLUSTER follow as the constant suffix; POP_CK removed) and leaves the message's UNIQ_KEY in t.props.
+// The result aliases the frame when nothing has to be changed, else the arena.
+//
+// hot: 0 allocs once the arena has grown.
+func (b *Broker) storedProperties(t *sendTurn, text []byte, enc wire.Encoding) []byte {
+	p := &t.props
+	if !p.rewrite && !p.endless && p.uniqKey != nil && enc == wire.EncodingBinary {
+		return text
+	}
+	start := len(t.arena)
+	if p.rewrite {
+		t.arena = message.AppendPropertiesWithout(t.arena, text, message.PropertyMsgRegion,
+			message.PropertyTraceSwitch, message.PropertyCluster, message.PropertyPopCK)
+	} else {
+		t.arena = append(t.arena, text...)
+		if p.endless {
+			t.arena = append(t.arena, message.PropertySeparator)
+		}
+	}
+	if p.uniqKey == nil {
+		t.arena = append(t.arena, message.PropertyUniqKey...)
+		t.arena = append(t.arena, message.NameValueSeparator)
+		at := len(t.arena)
+		t.arena = t.uniqIDs.Append(t.arena, now())
+		p.uniqKey = t.arena[at:len(t.arena):len(t.arena)]
+		t.arena = append(t.arena, message.PropertySeparator)
+	} else if at := bytes.Index(t.arena[start:], p.uniqKey); at >= 0 {
+		at += start
+		p.uniqKey = t.arena[at : at+len(p.uniqKey) : at+len(p.uniqKey)]
+	}
+	return t.arena[start:len(t.arena):len(t.arena)]
+}
+
+// keep gives a copy of b that lives until the end of the turn, if b does not (a JSON header's text sits in scratch memory
+// that the next frame overwrites).
+//
+// hot: 0 allocs once the arena has grown.
+func (t *sendTurn) keep(b []byte, enc wire.Encoding) []byte {
+	if len(b) == 0 || enc == wire.EncodingBinary {
+		return b
+	}
+	at := len(t.arena)
+	t.arena = append(t.arena, b...)
+	return t.arena[at:len(t.arena):len(t.arena)]
+}
+
+// reset forgets the turn.
+func (t *sendTurn) reset() {
+	clear(t.messages)
+	clear(t.pending)
+	t.messages, t.pending, t.arena = t.messages[:0], t.pending[:0], t.arena[:0]
+	if cap(t.arena) > arenaKeepBytes {
+		t.arena = nil
+	}
+}
+
+// commitSends appends the turn's records and answers what can be answered now. In SYNC_FLUSH an answer that waits goes
+// into the loop's own queue before the sync is requested: a sync that ends in between finds it there.
+//
+// hot: 0 allocs, one hold of the append lock a turn.
+func (b *Broker) commitSends(ls *loopState) {
+	t := &ls.send
+	end := b.store.Append(t.messages)
+	waiting := false
+	for i := range t.pending {
+		p := &t.pending[i]
+		b.countSend(ls, t, p)
+		if b.syncFlush && p.wait && !p.oneway && t.messages[p.first].Err == nil {
+			waiting = true
+			if !ls.answers.push(b, t, p) {
+				p.conn.Out = wire.AppendResponse(p.conn.Out, p.enc, p.opaque, wire.ResponseSystemBusy, remarkSyncQueueFull, nil, nil)
+			}
+			continue
+		}
+		if !p.oneway {
+			p.conn.Out = b.appendSendAnswer(p.conn.Out, t, p, wire.ResponseSuccess)
+		}
+	}
+	t.reset()
+	b.announce(end)
+	if waiting {
+		ls.answerFlushed(b, b.flusher.Flushed())
+	}
+}
+
+// announce tells flusher and dispatcher of an append. In SYNC_FLUSH the dispatcher hears of it after the sync.
+//
+// hot: atomic loads while both are awake.
+func (b *Broker) announce(end message.PhyOffset) {
+	b.flusher.Request(end)
+	if !b.syncFlush {
+		b.dispatcher.Wake()
+	}
+}
+
+// appendSendAnswer writes the answer to p: success, or the refusal of the store.
+//
+// hot: 0 allocs on success.
+func (b *Broker) appendSendAnswer(dst []byte, t *sendTurn, p *pendingSend, code wire.ResponseCode) []byte {
+	first := &t.messages[p.first]
+	if first.Err != nil {
+		r := storeRefusal(first.Err)
+		return wire.AppendResponse(dst, p.enc, p.opaque, r.Code, r.Remark, nil, nil)
+	}
+	t.offsets = t.offsets[:0]
+	for i := p.first; i < p.first+p.n; i++ {
+		t.offsets = append(t.offsets, t.messages[i].PhyOffset)
+	}
+	t.response = wire.SendMessageResponse{StoreHost: b.storeHost, PhyOffsets: t.offsets, QueueID: int32(p.queueID),
+		QueueOffset: int64(first.QueueOffset), TransactionID: p.uniqKey, Region: b.cfg.RegionId, TraceOn: b.traceOn}
+	return wire.AppendSendResponse(dst, p.enc, p.opaque, code, "", &t.response)
+}
+
+// countSend adds one answered send to the loop's counters.
+func (b *Broker) countSend(ls *loopState, t *sendTurn, p *pendingSend) {
+	if t.messages[p.first].Err != nil {
+		ls.count[countSendFailed] += uint64(p.n)
+		return
+	}
+	ls.count[countSent] += uint64(p.n)
+	for i := p.first; i < p.first+p.n; i++ {
+		ls.count[countSentBytes] += uint64(len(t.messages[i].Body))
+	}
+}
+
+// runSend carries out one send on a control worker: the topic had to be created first. It waits for the sync itself.
+func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []byte) {
+	how, r := b.admitSend(t, cmd, from)
+	if how == topicUnknown {
+		how, r = refused, topics.NotExist(string(t.header.Topic))
+	}
+	if how == refused {
+		return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+	}
+	defer t.reset()
+	end := b.store.Append(t.messages)
+	b.announce(end)
+	p, code := &t.pending[0], wire.ResponseSuccess
+	if b.syncFlush && p.wait && t.messages[0].Err == nil {
+		switch err := b.flusher.Wait(end, time.Now().Add(b.syncFlushTimeout)); {
+		case err == flush.ErrFlushTimeout:
+			code = wire.ResponseFlushDiskTimeout
+		case err != nil:
+			t.messages[0].Err = err
+		}
+	}
+	return b.appendSendAnswer(nil, t, p, code)
+}

@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"peregrine/broker/topics"
+	"peregrine/internal/message"
+	"peregrine/wire"
+)
+
+const (
+	remarkSyncQueueFull = "[OVERLOAD]too many sends wait for the disk, start flow control for a while (limit syncAnswersMax)"
+	remarkNoBody        = "the message body is empty"
+)
+
+var (
+	retryPrefix = []byte(topics.RetryPrefix)
+
+	// What the original answers with code 13 it answers because a message cannot be stored; these are asked of a broker
+	// that cannot do them yet, and storing them as ordinary messages would deliver them too early or too often.
+	refusalDelay    = wire.Refuse(wire.ResponseMessageIllegal, "delayed messages (property DELAY) are not supported by this version of peregrine")
+	refusalTimer    = wire.Refuse(wire.ResponseMessageIllegal, "timer messages (properties TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS) are not supported by this version of peregrine")
+	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "transactional messages (property TRAN_MSG, sysFlag prepared or rollback) are not supported by this version of peregrine")
+	refusalDead     = wire.Refuse(wire.ResponseMessageIllegal, "the message has used up its retries and dead letter queues are not supported by this version of peregrine")
+	refusalStopping = wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: the broker is shutting down")
+	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, remarkNoBody)
+)
+
+// checkSendTopic makes the checks 1 to 4 of a send (spec of the original: preSend and msgCheck): may this broker take a
+// message of this topic at all. topic is nil when the name is not known.
+//
+// hot: 0 allocs without refusal.
+func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) *wire.Refusal {
+	if b.acceptSendsFrom > 0 && now() < b.acceptSendsFrom {
+		return wire.Refuse(wire.ResponseSystemError, "broker unable to service, until "+time.UnixMilli(int64(b.acceptSendsFrom)).Format(time.DateTime))
+	}
+	if topic == nil {
+		return topics.CheckName(string(h.Topic))
+	}
+	if topic.SendForbidden() {
+		return topics.SendForbiddenRefusal(topic.Name())
+	}
+	if !b.writable && topic.Config().Order {
+		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden")
+	}
+	return nil
+}
+
+// checkSendContent makes the checks behind the queue id: sizes, and what is asked for beyond an ordinary message.
+//
+// hot: 0 allocs without refusal.
+func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, config *wire.TopicConfig, body []byte) *wire.Refusal {
+	if bytes.HasPrefix(h.Topic, retryPrefix) {
+		if r := b.checkRetrySend(h); r != nil {
+			return r
+		}
+	} else if h.Batch && len(h.Topic) > topics.NameBytesMax {
+		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message topic length over %d", topics.NameBytesMax))
+	}
+	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
+	case p.half, transaction == message.SysFlagTransactionPrepared, transaction == message.SysFlagTransactionRollback:
+		return refusalHalf
+	case p.delayed:
+		return refusalDelay
+	case p.timed:
+		return refusalTimer
+	case len(body) == 0:
+		return refusalEmpty
+	case int64(len(body)) > int64(b.cfg.MaxMessageSize):
+		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message body size exceeded: %d bytes, maxMessageSize is %d", len(body), b.cfg.MaxMessageSize))
+	}
+	return nil
+}
+
+// checkRetrySend is the part of SendMessageProcessor.handleRetryAndDLQ (5.5.0) that does not need a dead letter queue.
+func (b *Broker) checkRetrySend(h *wire.SendMessageHeader) *wire.Refusal {
+	if h.Batch {
+		return wire.Refuse(wire.ResponseMessageIllegal, "batch messages to a retry topic are not allowed")
+	}
+	group := h.Topic[len(retryPrefix):]
+	known := b.groups.Find(string(group))
+	if known == nil {
+		return wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+string(group)+" "+topics.Hint)
+	}
+	retriesMax := known.Config().RetryMaxTimes
+	if h.HasMaxReconsumeTimes {
+		retriesMax = h.MaxReconsumeTimes
+	}
+	if h.ReconsumeTimes > retriesMax {
+		return refusalDead
+	}
+	return nil
+}
+
+func invalidQueueID(h *wire.SendMessageHeader, config *wire.TopicConfig) *wire.Refusal {
+	return wire.Refuse(wire.ResponseInvalidParameter, fmt.Sprintf("request queueId[%d] is illegal, topic[%s] has %d read and %d write queues",
+		h.QueueID, h.Topic, config.ReadQueueNums, config.WriteQueueNums))
+}
+
+func propertiesTooLong(n int) *wire.Refusal {
+	return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("the message is illegal, the properties have %d bytes, at most %d are allowed", n, message.PropertiesBytesMax))
+}
+
+func batchTooMany() *wire.Refusal {
+	return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("the batch has more than %d messages", batchElementsMax))
+}
+
+// overloaded tells whether dispatch or write-back is so far behind that a send has to be refused, with the reason.
+//
+// hot: 0 allocs without refusal, a few atomic loads.
+func (b *Broker) overloaded() *wire.Refusal {
+	if b.stopping.Load() {
+		return refusalStopping
+	}
+	wrote := b.store.Wrote()
+	if lag := int64(b.store.Confirmed() - b.dispatcher.LowWater()); lag > b.dispatchLagMax {
+		return wire.Refuse(wire.ResponseSystemBusy, fmt.Sprintf("[REJECTREQUEST]system busy, dispatch is %d bytes behind (peregrine.dispatchLagMaxBytes is %d)", lag, b.dispatchLagMax))
+	}
+	if lag := int64(wrote - b.flusher.Flushed()); lag > b.unflushedMax {
+		return wire.Refuse(wire.ResponseSystemBusy, fmt.Sprintf("[REJECTREQUEST]system busy, %d bytes are not flushed (peregrine.unflushedMaxBytes is %d)", lag, b.unflushedMax))
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"peregrine/broker/control"
+	"peregrine/dispatch"
+	"peregrine/flush"
+	"peregrine/internal/message"
+	"peregrine/netio"
+	"peregrine/wire"
+)
+
+// Stats is a snapshot for metrics; the fields are read one after the other, not at one instant.
+type Stats struct {
+	Sent, SentBytes, SendFailed, FlushTimeouts                       uint64
+	Pulls, Pulled, PulledBytes, ColdPulls, ColdErrors, PullsSetAside uint64
+	Held                                                             int64
+	Woken, HoldsRefused                                              uint64
+	Control, Busy, Undecodable, Panics                               uint64
+	Topics, Groups                                                   int
+	ConsumerGroups, ProducerGroups, ClientConnections                int
+	WaitingForSync                                                   int64
+
+	Wrote, Flushed, MinPhy message.PhyOffset
+	Flush                  flush.Stats
+	Dispatch               dispatch.Stats
+	Network                netio.Stats
+}
+
+// Stats may be called by any goroutine once Start has returned.
+func (b *Broker) Stats() Stats {
+	s := Stats{
+		ColdErrors: b.coldErrors.Load(), Held: b.polls.Held(), Woken: b.polls.Woken(), Panics: b.panics.Load(),
+		Topics: b.topics.Count(), Groups: b.groups.Count(),
+		Wrote: b.store.Wrote(), Flushed: b.flusher.Flushed(), MinPhy: b.store.MinPhy(),
+		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
+	}
+	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
+	for _, ls := range b.loops {
+		s.WaitingForSync += ls.answers.waiting.Load()
+	}
+	for kind, sum := range map[int]*uint64{
+		countSent: &s.Sent, countSentBytes: &s.SentBytes, countSendFailed: &s.SendFailed, countFlushTimeouts: &s.FlushTimeouts,
+		countPulls: &s.Pulls, countPulled: &s.Pulled, countPulledBytes: &s.PulledBytes, countColdPulls: &s.ColdPulls,
+		countSetAside: &s.PullsSetAside, countHoldsRefused: &s.HoldsRefused, countControl: &s.Control, countBusy: &s.Busy,
+		countUndecodable: &s.Undecodable,
+	} {
+		for _, ls := range b.loops {
+			*sum += ls.published[kind].Load()
+		}
+	}
+	return s
+}
+
+// Err says why the broker is not healthy: a failed sync, or records that cannot be made visible. nil: it is.
+func (b *Broker) Err() error {
+	if err := b.flusher.Err(); err != nil {
+		return err
+	}
+	return b.store.Refusal()
+}
+
+// Topics is the topic table's content, for the registration with the name server.
+func (b *Broker) Topics() (configs []wire.TopicConfig, version wire.DataVersion) {
+	all, version := b.topics.Snapshot()
+	for _, t := range all {
+		configs = append(configs, *t.Config())
+	}
+	return configs, version
+}
+
+// Dispatched is the position below which every record is in its queue.
+func (b *Broker) Dispatched() message.PhyOffset { return b.dispatcher.LowWater() }
+
+// CloseConn ends a connection. Any goroutine.
+func (b *Broker) CloseConn(ref netio.ConnRef, reason string) { pusher{b}.Close(ref, reason) }
+
+// CloseReasons are the labels in Stats.Network.Closed.
+func CloseReasons() []string { return netio.Labels() }
+
+// rateCounters are the sums that GET_BROKER_RUNTIME_INFO shows as rates.
+func (b *Broker) rateCounters() control.Counters {
+	var c control.Counters
+	for _, ls := range b.loops {
+		c.Puts += ls.published[countSent].Load()
+		c.PutBytes += ls.published[countSentBytes].Load()
+		c.PutsRefused += ls.published[countSendFailed].Load()
+		c.GetsFound += ls.published[countPullsFound].Load()
+		c.GetsMissed += ls.published[countPullsMissed].Load()
+		c.Gets += ls.published[countPulled].Load()
+	}
+	return c
+}

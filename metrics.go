@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"peregrine/broker"
+	"peregrine/flush"
+	"peregrine/perf"
+)
+
+// statsKeep is how old the broker's counters may be that a scrape shows: all series of one scrape come from one snapshot.
+const statsKeep = 100 * time.Millisecond
+
+// snapshot takes the broker's counters once a scrape instead of once a series.
+type snapshot struct {
+	service *service
+	mu      sync.Mutex // guards the fields below
+	taken   time.Time
+	stats   broker.Stats
+}
+
+func (s *snapshot) get() *broker.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.service.running.Load() && time.Since(s.taken) > statsKeep {
+		s.stats, s.taken = s.service.broker.Stats(), time.Now()
+	}
+	stats := s.stats
+	return &stats
+}
+
+// registerMetrics names what the broker counts. Before the ports are open everything is 0. OPERATIONS.md has the list.
+func (s *service) registerMetrics(r *perf.Registry) {
+	snap := &snapshot{service: s}
+	counter := func(name, help string, read func(*broker.Stats) uint64) {
+		r.Counter("peregrine_"+name, help, func() uint64 { return read(snap.get()) })
+	}
+	gauge := func(name, help string, read func(*broker.Stats) float64) {
+		r.Gauge("peregrine_"+name, help, func() float64 { return read(snap.get()) })
+	}
+	type stats = broker.Stats
+
+	counter("messages_in_total", "messages stored", func(s *stats) uint64 { return s.Sent })
+	counter("message_bytes_in_total", "bytes of their bodies", func(s *stats) uint64 { return s.SentBytes })
+	counter("send_refused_total", "messages refused, whatever the reason", func(s *stats) uint64 { return s.SendFailed })
+	counter("send_flush_timeout_total", "sends answered FLUSH_DISK_TIMEOUT", func(s *stats) uint64 { return s.FlushTimeouts })
+	counter("pulls_total", "pull requests", func(s *stats) uint64 { return s.Pulls })
+	counter("messages_out_total", "messages handed to consumers from memory", func(s *stats) uint64 { return s.Pulled })
+	counter("message_bytes_out_total", "bytes of their records", func(s *stats) uint64 { return s.PulledBytes })
+	counter("pulls_cold_total", "pulls that needed the disk", func(s *stats) uint64 { return s.ColdPulls })
+	counter("pulls_cold_failed_total", "of these, the ones that met an error", func(s *stats) uint64 { return s.ColdErrors })
+	counter("pulls_set_aside_total", "pulls that waited because their client did not read", func(s *stats) uint64 { return s.PullsSetAside })
+	gauge("pulls_held", "pulls that wait for a message (limit heldPullsMax)", func(s *stats) float64 { return float64(s.Held) })
+	counter("pulls_woken_total", "held pulls woken by an arrival", func(s *stats) uint64 { return s.Woken })
+	counter("holds_refused_total", "pulls answered at once because too many were held (heldPullsMax, heldPullsPerConnMax)", func(s *stats) uint64 { return s.HoldsRefused })
+	counter("control_requests_total", "requests for the control workers", func(s *stats) uint64 { return s.Control })
+	counter("busy_total", "requests answered SYSTEM_BUSY (controlJobsMax, controlBytesMax, coldJobsMax, syncAnswersMax, lags)", func(s *stats) uint64 { return s.Busy })
+	counter("undecodable_total", "frames that closed their connection", func(s *stats) uint64 { return s.Undecodable })
+	counter("panics_total", "bugs met while serving", func(s *stats) uint64 { return s.Panics + s.Network.Panics })
+
+	gauge("commitlog_end_bytes", "end of the log", func(s *stats) float64 { return float64(s.Wrote) })
+	gauge("commitlog_begin_bytes", "begin of the log", func(s *stats) float64 { return float64(s.MinPhy) })
+	gauge("unflushed_bytes", "stored, not yet on the device (limit peregrine.unflushedMaxBytes)", func(s *stats) float64 { return float64(s.Wrote - s.Flushed) })
+	gauge("dispatch_behind_bytes", "stored, not yet visible (limit peregrine.dispatchLagMaxBytes)", func(s *stats) float64 { return float64(s.Dispatch.BehindBytes) })
+	gauge("dispatch_behind_seconds", "age of the newest visible message while others wait", func(s *stats) float64 { return float64(s.Dispatch.BehindMs) / 1000 })
+	gauge("sends_waiting_for_sync", "sends that wait for the flusher (limit syncAnswersMax)", func(s *stats) float64 { return float64(s.WaitingForSync) })
+	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
+	s.registerSyncTimes(r, snap)
+
+	gauge("topics", "topics", func(s *stats) float64 { return float64(s.Topics) })
+	gauge("groups", "subscription groups", func(s *stats) float64 { return float64(s.Groups) })
+	gauge("consumer_groups_online", "consumer groups with a member", func(s *stats) float64 { return float64(s.ConsumerGroups) })
+	gauge("producer_groups_online", "producer groups with a member", func(s *stats) float64 { return float64(s.ProducerGroups) })
+	gauge("connections", "open connections (limit peregrine.maxConnections)", func(s *stats) float64 { return float64(s.Network.Connections) })
+	counter("connections_total", "connections accepted", func(s *stats) uint64 { return s.Network.Accepted })
+	counter("connections_refused_total", "connections over the limit", func(s *stats) uint64 { return s.Network.Refused })
+	counter("network_bytes_in_total", "bytes read", func(s *stats) uint64 { return s.Network.BytesIn })
+	counter("network_bytes_out_total", "bytes written", func(s *stats) uint64 { return s.Network.BytesOut })
+	counter("frames_in_total", "requests read", func(s *stats) uint64 { return s.Network.Frames })
+	gauge("requests_in_flight", "requests outside of the event loops", func(s *stats) float64 { return float64(s.Network.InFlight) })
+	gauge("outbound_pending_bytes", "answers that clients have not read", func(s *stats) float64 { return float64(s.Network.OutboundPending) })
+	gauge("incomplete_frame_bytes", "held for frames that have not arrived whole", func(s *stats) float64 { return float64(s.Network.GatheredBytes) })
+	counter("answers_dropped_total", "answers whose connection was gone", func(s *stats) uint64 { return s.Network.AnswersDropped })
+	counter("mail_dropped_total", "values that met a full mailbox", func(s *stats) uint64 { return s.Network.MailDropped })
+	counter("log_lines_dropped_total", "log lines lost to a slow sink", func(*stats) uint64 { return s.log.Dropped() })
+	for _, reason := range broker.CloseReasons() {
+		counter(fmt.Sprintf("connections_closed_total{reason=%q}", reason), "connections closed", func(s *stats) uint64 { return s.Network.Closed[reason] })
+	}
+}
+
+// registerSyncTimes shows how long the syncs of the log take.
+func (s *service) registerSyncTimes(r *perf.Registry, snap *snapshot) {
+	bounds := make([]float64, flush.BucketCount-1)
+	for i := range bounds {
+		bounds[i] = float64(flush.BucketUpperNs(i)) / 1e9
+	}
+	r.Histogram("peregrine_sync_seconds", "duration of the syncs of the log", bounds, func(counts []uint64) float64 {
+		stats := snap.get()
+		for i := range counts {
+			counts[i] = uint64(stats.Flush.Buckets[i])
+		}
+		return float64(stats.Flush.TotalNs) / 1e9
+	})
+}
