@@ -39,5 +39,13 @@ fmt:
 interop: build
 	PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
 
+# Both brokers on this machine, interleaved: sends per second and latency with ratios and verdicts (some 6 minutes).
+compare: build
+	$(GO) run ./interop/compare speed
+
+# A message sent during a held pull has to arrive in under 10 ms on an idle machine.
+bench-longpoll: build
+	$(GO) run ./interop/compare longpoll
+
 ci:
 	bash .ci/run

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// dispatchResult says how long consumers had to wait for the last acknowledged message after the load was over.
-type dispatchResult struct {
+// DispatchResult says how long consumers had to wait for the last acknowledged message after the load was over.
+type DispatchResult struct {
 	Level        bool    `json:"level"`        // everything acknowledged is visible
 	AfterSeconds float64 `json:"afterSeconds"` // from the last answer until then, or until the watch ended
 	Grown        int64   `json:"grown"`        // by how much the maximum offsets grew during the load
@@ -17,8 +17,8 @@ type dispatchResult struct {
 // watchDispatch looks at the maximum offsets of all targets until they have grown by acked, starting now, which is since
 // after the last answer. before is their sum when the load began. What another producer sends to the same topic counts too:
 // the check means something only for a topic of one's own.
-func watchDispatch(ctx context.Context, controls []*control, targets []*target, topic string, before int64, acked uint64, over time.Time) (*dispatchResult, error) {
-	d := &dispatchResult{Acknowledged: acked}
+func watchDispatch(ctx context.Context, controls []*control, targets []*target, topic string, before int64, acked uint64, over time.Time) (*DispatchResult, error) {
+	d := &DispatchResult{Acknowledged: acked}
 	for {
 		sum := int64(0)
 		for i, t := range targets {

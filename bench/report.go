@@ -34,8 +34,8 @@ type Report struct {
 	Clamped      uint64        `json:"clamped,omitempty"` // latencies longer than the histogram reaches
 
 	GeneratorCores float64         `json:"generatorCores"` // processors that the generator used on average
-	Dispatch       *dispatchResult `json:"dispatch,omitempty"`
-	Series         []seriesPoint   `json:"series"`
+	Dispatch       *DispatchResult `json:"dispatch,omitempty"`
+	Series         []SeriesPoint   `json:"series"`
 	Warnings       []string        `json:"warnings,omitempty"`
 	Failures       []string        `json:"failures,omitempty"` // why the exit code is not 0
 }

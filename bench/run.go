@@ -61,7 +61,7 @@ func (r *run) interrupt() {
 type outcome struct {
 	whole    *interval // all measured counts and latencies, drain included
 	warmup   *interval // counts before the measured part
-	measured []seriesPoint
+	measured []SeriesPoint
 
 	windowNs      int64  // length of the measured part
 	ackedInWindow uint64 // messages acknowledged within it: what the rate is made of
@@ -71,8 +71,8 @@ type outcome struct {
 	interrupted   bool
 }
 
-// seriesPoint is one second of the run.
-type seriesPoint struct {
+// SeriesPoint is one second of the run.
+type SeriesPoint struct {
 	Second  float64           `json:"second"` // start of the interval, from the end of the warm-up
 	Length  float64           `json:"length"` // seconds
 	Acked   uint64            `json:"acked"`
@@ -160,12 +160,12 @@ func (o *outcome) take(r *run, iv *interval) {
 	}
 }
 
-func pointOf(r *run, iv *interval) seriesPoint {
+func pointOf(r *run, iv *interval) SeriesPoint {
 	h := iv.service
 	if iv.response != nil {
 		h = iv.response
 	}
-	p := seriesPoint{
+	p := SeriesPoint{
 		Second: float64(iv.startNs-r.warmNs) / 1e9, Length: float64(iv.endNs-iv.startNs) / 1e9,
 		Acked: iv.acked, Offered: iv.offered, Skipped: iv.skipped,
 		P50Ns: h.ValueAtPercentile(50), P99Ns: h.ValueAtPercentile(99), MaxNs: h.Max(),

@@ -1,0 +1,134 @@
+// Command compare measures peregrine beside the original on this machine: `make compare` and `make bench-longpoll`.
+//
+//	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
+//	compare longpoll   how fast a message reaches a held pull of peregrine
+//
+// The rules: the original runs with its shipped broker.conf and the collector settings of its start script, a heap of at
+// least 4 GiB, and gets the warm-up load before anything counts. Both stores lie on one disk. Both brokers stay up, only one
+// is under load at a time, and the order alternates from round to round. A rate counts only if dispatch is level within a second.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"peregrine/bench"
+	"peregrine/interop"
+)
+
+const apacheVersion = "5.5.0"
+
+// apacheJVM is what bin/runbroker.sh of the original's release adds for Java 9 and later, heap size apart.
+func apacheJVM() []string {
+	return []string{"-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30",
+		"-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow", "-XX:+AlwaysPreTouch", "-XX:MaxDirectMemorySize=15g", "-XX:-UseLargePages"}
+}
+
+type options struct {
+	binary   string
+	dir      string
+	heap     string
+	warm     time.Duration
+	duration time.Duration
+	rounds   int
+	jsonFile string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) int {
+	if len(args) == 0 || args[0] != "speed" && args[0] != "longpoll" {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|longpoll [--help]")
+		return 2
+	}
+	var o options
+	fs := pflag.NewFlagSet("compare "+args[0], pflag.ContinueOnError)
+	fs.StringVar(&o.binary, "binary", filepath.Join("bin", "peregrine"), "peregrine's binary")
+	fs.StringVar(&o.dir, "dir", os.TempDir(), "where both stores lie; the folders made there are removed at the end")
+	fs.StringVar(&o.heap, "heap", "4g", "heap of the original's broker (-Xms and -Xmx)")
+	fs.DurationVar(&o.warm, "warm", 60*time.Second, "load on the original before anything counts")
+	fs.DurationVar(&o.duration, "duration", 10*time.Second, "measured time of one run")
+	fs.IntVar(&o.rounds, "rounds", 3, "runs of each row on each broker")
+	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
+	if err := fs.Parse(args[1:]); err != nil {
+		if !errors.Is(err, pflag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return 2
+	}
+	dir, err := os.MkdirTemp(o.dir, "peregrine-compare-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if o.binary, err = filepath.Abs(o.binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ours, err := startPeregrine(o.binary, filepath.Join(dir, "peregrine"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stopBroker(ours)
+	if args[0] == "longpoll" {
+		return bench.Main([]string{"longpoll", "--addr", ours.Addr()}, os.Stdout, os.Stderr)
+	}
+	theirs, err := startApache(o, filepath.Join(dir, "apache"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stopBroker(theirs)
+	good, err := compareSpeed(ctx, o, theirs, ours)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err != nil || !good {
+		return 1
+	}
+	return 0
+}
+
+func startPeregrine(binary, dir string) (*interop.Peregrine, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	return interop.StartPeregrine(interop.PeregrineOptions{Binary: binary, Dir: dir})
+}
+
+func startApache(o options, dir string) (*interop.Apache, error) {
+	root, err := filepath.Abs("interop")
+	if err != nil {
+		return nil, err
+	}
+	tools := &interop.Toolchain{Root: root, Download: os.Getenv("PEREGRINE_INTEROP") == "required"}
+	classPath, err := tools.ServerClassPath(apacheVersion)
+	if err != nil {
+		return nil, fmt.Errorf("the original cannot be started (run from the project's folder; PEREGRINE_INTEROP=required allows Maven to download): %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	return interop.StartApache(interop.ApacheOptions{ClassPath: classPath, Dir: dir, Heap: o.heap, JVM: apacheJVM()})
+}
+
+func stopBroker(b interop.Broker) {
+	if err := b.Stop(syscall.SIGTERM); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
