@@ -125,6 +125,7 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 		return nil, err
 	}
 	s.log.alloc.prime()
+	s.log.touch.prime()
 	s.checkDisk()
 	s.log.start()
 	s.running.Add(1)

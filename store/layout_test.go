@@ -1,0 +1,202 @@
+package store
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"peregrine/internal/config"
+	"peregrine/internal/sysio"
+)
+
+// filled makes a small closed store.
+func filled(t testing.TB, root string) settings {
+	t.Helper()
+	set := testSettings(root)
+	s := openTest(t, sysio.OS{}, set)
+	for s.Wrote() < 2*testSegment {
+		send(t, s, s.Queue("T", 0), strings.Repeat("x", 1000))
+	}
+	mustDispatch(t, s, 0)
+	closeTest(t, s, true)
+	return set
+}
+
+func put(path string, size int) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, size), 0o644))
+}
+
+// What cannot be taken over is refused with one sentence, and not a byte changes.
+func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
+	type change func(root string, set *settings) error
+	for name, c := range map[string]struct {
+		spoil change
+		says  []string
+	}{
+		"dledger":           {func(r string, _ *settings) error { return put(r+"/dledger-n0/data/00000000000000000000", 10) }, []string{"DLedger"}},
+		"rocksdb queues":    {func(r string, _ *settings) error { return put(r+"/consumequeue_rocksdb/CURRENT", 10) }, []string{"RocksDB"}},
+		"rocksdb in place":  {func(r string, _ *settings) error { return put(r+"/consumequeue/MANIFEST-000004", 10) }, []string{"RocksDB"}},
+		"batch queues":      {func(r string, _ *settings) error { return put(r+"/batchconsumequeue/B/0/00000000000000000000", 46) }, []string{"BatchCQ"}},
+		"short first file":  {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(0), 4096) }, []string{fileName(0), "4096", "65536"}},
+		"long last file":    {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(2*testSegment), 2*testSegment) }, []string{fileName(2 * testSegment), "131072", "65536"}},
+		"other size":        {func(r string, s *settings) error { s.segmentBytes *= 2; return nil }, []string{fileName(0), "65536", "131072", "mappedFileSizeCommitLog=65536"}},
+		"gap":               {func(r string, s *settings) error { return os.Remove(s.logDir + "/" + fileName(testSegment)) }, []string{fileName(testSegment), "missing"}},
+		"odd start":         {func(r string, s *settings) error { return put(s.logDir+"/"+fileName(3*testSegment+1), testSegment) }, []string{"multiple"}},
+		"larger queue file": {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil }, []string{"4000", "2000", "mappedFileSizeConsumeQueue"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, locked := range []bool{true, false} {
+				root := t.TempDir()
+				set := filled(t, root)
+				if !locked {
+					if err := os.Remove(filepath.Join(root, lockName)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.spoil(root, &set); err != nil {
+					t.Fatal(err)
+				}
+				before := snapshot(t, root)
+				s, err := open(sysio.OS{}, set, quietLogger(), nowMillis, nil)
+				if err == nil {
+					s.Close(false)
+					t.Fatal("it was opened")
+				}
+				if !errors.Is(err, ErrRefused) {
+					t.Errorf("refused with %v", err)
+				}
+				for _, part := range c.says {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q does not say %q", err, part)
+					}
+				}
+				if strings.Contains(err.Error(), "\n") {
+					t.Errorf("more than one line: %q", err)
+				}
+				if after := snapshot(t, root); !maps.Equal(before, after) {
+					t.Errorf("files changed: before %d, after %d: %v", len(before), len(after), slices.Sorted(maps.Keys(after)))
+				}
+			}
+		})
+	}
+}
+
+func TestForeignNamesAreIgnoredWithAWarning(t *testing.T) {
+	root := t.TempDir()
+	set := filled(t, root)
+	for _, name := range []string{"core.123", "x", ".lock.swp"} {
+		if err := put(filepath.Join(set.logDir, name), 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(filepath.Join(set.logDir, fileName(2*testSegment)), testSegment/2); err != nil {
+		t.Fatal(err) // half a segment at the end is a torn end
+	}
+	s := openTest(t, sysio.OS{}, set)
+	defer s.Close(false)
+	if w := strings.Join(s.Recovery().Warnings, "\n"); !strings.Contains(w, "core.123") || !strings.Contains(w, ".lock.swp") || !strings.Contains(w, fileName(2*testSegment)) {
+		t.Errorf("warnings: %s", w)
+	}
+	send(t, s, s.Queue("T", 0), "goes on")
+}
+
+func TestSeveralLogDirectoriesAreRefused(t *testing.T) {
+	root := t.TempDir()
+	_, err := Open(Options{Config: &config.Config{StoreConfig: config.StoreConfig{StorePathRootDir: root, StorePathCommitLog: root + "/a," + root + "/b"}}})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "storePathCommitLog") {
+		t.Errorf("%v", err)
+	}
+	if entries, _ := os.ReadDir(root); len(entries) != 0 {
+		t.Errorf("left %v behind", entries)
+	}
+}
+
+// A second store on the directory fails at once, names the holder, and does not disturb it; a file left by a dead process does
+// not matter (case S13).
+func TestSecondProcessIsRefused(t *testing.T) {
+	if root := os.Getenv("PEREGRINE_TEST_HOLD_STORE"); root != "" {
+		s := openTest(t, sysio.OS{}, testSettings(root))
+		fmt.Println("held")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		send(t, s, s.Queue("T", 0), "still fine")
+		s.Close(false)
+		return
+	}
+	root := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(self, "-test.run=^TestSecondProcessIsRefused$")
+	child.Env = append(os.Environ(), "PEREGRINE_TEST_HOLD_STORE="+root)
+	in, _ := child.StdinPipe()
+	out, _ := child.StdoutPipe()
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "held\n" {
+		t.Fatalf("child: %q, %v", line, err)
+	}
+	began := time.Now()
+	_, err = open(sysio.OS{}, testSettings(root), quietLogger(), nowMillis, nil)
+	var locked *LockedError
+	if !errors.As(err, &locked) || !errors.Is(err, ErrLocked) || locked.PID != child.Process.Pid || !strings.Contains(err.Error(), root) {
+		t.Errorf("second open: %v (holder %d)", err, child.Process.Pid)
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("it took %v", d)
+	}
+	_, _ = in.Write([]byte("\n"))
+	if rest, _ := lines.ReadString(0); !strings.Contains(rest, "PASS") {
+		t.Errorf("child: %s", rest)
+	}
+	if err := child.Wait(); err != nil {
+		t.Errorf("child: %v", err)
+	}
+	s := openTest(t, sysio.OS{}, testSettings(root)) // abort and lock are left over
+	if s.Recovery().Clean {
+		t.Error("taken for a clean stop")
+	}
+	closeTest(t, s, true)
+}
+
+func TestUnknownHolderIsSaidToBeUnknown(t *testing.T) {
+	root := t.TempDir()
+	s := openTest(t, sysio.OS{}, testSettings(root))
+	defer s.Close(false)
+	if err := os.WriteFile(filepath.Join(root, abortName), []byte("999999999"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := open(sysio.OS{}, testSettings(root), quietLogger(), nowMillis, nil)
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("%v", err)
+	}
+}
+
+// An empty directory with files of the original's size opens quickly, and so does the first message.
+func TestEmptyStoreOpensQuickly(t *testing.T) {
+	best, bestSend := time.Hour, time.Hour
+	for range 3 {
+		root := filepath.Join(t.TempDir(), "new")
+		began := time.Now()
+		s := openTest(t, sysio.OS{}, testSettings(root, func(s *settings) { s.segmentBytes, s.queueFileBytes = 1<<30, 6_000_000 }))
+		best = min(best, time.Since(began))
+		began = time.Now()
+		send(t, s, s.Queue("T", 0), "x")
+		bestSend = min(bestSend, time.Since(began))
+		s.abandon()
+	}
+	t.Logf("open %v, first append %v", best, bestSend)
+	if best > 50*time.Millisecond {
+		t.Errorf("opening an empty store took %v", best)
+	}
+}
