@@ -91,7 +91,7 @@ func (e *engine) OnTraffic(gc gnet.Conn) gnet.Action {
 	}
 	l := c.loop
 	data, _ := gc.Peek(-1)
-	l.inTurn = true
+	l.beginTurn()
 	c.lastActive = l.srv.clock.Load()
 	if !c.closing {
 		l.take(c, data)
@@ -101,6 +101,7 @@ func (e *engine) OnTraffic(gc gnet.Conn) gnet.Action {
 	if !c.closed {
 		_, _ = gc.Discard(-1) // everything, always: the inbound ring stays empty
 	}
+	l.drainEarly()
 	return gnet.None
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds waits for things that must happen; reaching it is a failure, never a pass.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
@@ -103,6 +103,19 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// freePort is an address that was free a moment ago.
+func freePort(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
 }
 
 type testServer struct {

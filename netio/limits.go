@@ -40,6 +40,10 @@ const (
 	answerCopyBytes = 16 << 10
 	// mailKeepLen is the capacity a mailbox keeps after a burst.
 	mailKeepLen = 4096
+	// earlyDrainMails and earlyDrainTurns are how many mails may wait, and for how many turns of
+	// connections, before they go ahead of the connections that are ready too.
+	earlyDrainMails = 256
+	earlyDrainTurns = 32
 	// lostAnswersMax is how many connections whose answer met a full mailbox are remembered, to be
 	// closed. It is only met when a loop stands still.
 	lostAnswersMax = 1024

@@ -169,13 +169,13 @@ func TestMoreClientsThanDescriptorsDoNotEndTheServer(t *testing.T) {
 // Trap 1, met after all: gnet.Rotate returns nil, the server says what happened.
 func TestEngineEndedByTheDescriptorLimitIsFatal(t *testing.T) {
 	ch := startChild(t, "exhausted")
-	c, err := net.DialTimeout("tcp", ch.addr, patience)
-	if err != nil {
-		t.Fatal(err)
+	// The kernel completes the handshake; whether the client sees that or the end of the listener is
+	// a race, and of no interest.
+	if c, err := net.DialTimeout("tcp", ch.addr, patience); err == nil {
+		defer c.Close()
 	}
-	defer c.Close()
 	text, _ := io.ReadAll(ch.out)
-	err = ch.Wait()
+	err := ch.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Fatalf("the child ended with %v: %s", err, text)

@@ -20,8 +20,8 @@ type gnetLogger struct {
 	last []string // guarded by mu: the newest errors, the only trace of why an engine ended
 }
 
-// lastErrorsMax covers what gnet says about one end: the call that failed, the loop, the engine.
-const lastErrorsMax = 3
+// lastErrorsMax covers what gnet says about one end, from the failed call to the engine.
+const lastErrorsMax = 4
 
 func (g *gnetLogger) write(level slog.Level, format string, args []any) {
 	if !g.log.Enabled(context.Background(), level) {

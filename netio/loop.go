@@ -52,6 +52,8 @@ type Loop struct {
 
 	locals []localAddr
 
+	turnsSinceDrain int // turns of connections since the last drain
+
 	spare   []Mail
 	control atomic.Uint32 // control bits, see signal
 	mail    mailbox
@@ -69,6 +71,12 @@ type turnBuffer struct {
 type localAddr struct {
 	addr     net.Addr
 	listener int
+}
+
+// beginTurn marks that the loop is at work, for Server.quiet.
+func (l *Loop) beginTurn() {
+	l.inTurn = true
+	l.stats.turnEdges.Add(1)
 }
 
 // endTurn lets the handler finish, writes what is dirty and closes what is to be closed. Closing
@@ -178,7 +186,7 @@ func (l *Loop) opened(gc gnet.Conn) *Conn {
 	l.register(c)
 	gc.SetContext(c)
 	l.stats.accepted.Add(1)
-	l.inTurn = true
+	l.beginTurn()
 	c.Touch()
 	l.callOpened(c)
 	l.endTurn(c)
@@ -208,7 +216,7 @@ func (l *Loop) gone(c *Conn, reason error) {
 		l.callClosed(c, reason)
 		return
 	}
-	l.inTurn = true
+	l.beginTurn()
 	l.callClosed(c, reason)
 	l.endTurn(nil)
 }

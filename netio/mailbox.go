@@ -3,6 +3,7 @@ package netio
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/panjf2000/gnet/v2"
 )
@@ -41,6 +42,8 @@ type mailbox struct {
 	el    gnet.EventLoop // guarded by mu; nil until the loop had its first connection
 	queue []Mail         // guarded by mu
 	bytes int            // guarded by mu: of the answers in queue
+	// depth is how many mails wait; written under mu, read by the loop after each turn.
+	depth atomic.Int64
 	// flushedPos is the largest position of the merged MailFlushed; guarded by mu.
 	flushedPos int64
 	hasFlushed bool // guarded by mu
@@ -98,6 +101,7 @@ func (s *Server) Post(loop int, m Mail) bool {
 			l.stats.mailPeak.Store(n) // written under mu only
 		}
 	}
+	b.depth.Add(1)
 	el := b.wake()
 	b.mu.Unlock()
 	l.stats.mailPosts.Add(1)
@@ -142,22 +146,45 @@ type batch struct {
 	lostDone   int64
 }
 
-// take empties the mailbox; spare becomes its next queue.
-func (b *mailbox) take(spare []Mail) batch {
+// take empties the mailbox; spare becomes its next queue. asleep: no drain is on its way any more.
+func (b *mailbox) take(spare []Mail, asleep bool) batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.depth.Store(0)
 	got := batch{b.queue, b.flushedPos, b.hasFlushed, b.lost, b.lostDone}
 	b.queue, b.bytes = spare, 0
 	b.hasFlushed, b.lost, b.lostDone = false, nil, 0
-	b.awake = false
+	if asleep {
+		b.awake = false
+	}
 	return got
 }
 
-// Run is the drain, on the loop. It is called by gnet only; the name is that of gnet.Runnable.
+// Run is the drain that a post asked for, on the loop. It is called by gnet only; the name is that of
+// gnet.Runnable.
 func (l *Loop) Run(context.Context) error {
-	got := l.mail.take(l.spare)
-	control := l.control.Swap(0)
-	l.inTurn = true
+	l.beginTurn()
+	got := l.mail.take(l.spare, true)
+	l.drain(got, l.control.Swap(0))
+	return nil
+}
+
+// drainEarly drains after a turn of a connection when mails pile up or have waited for many turns:
+// gnet serves all ready connections, up to 1,024, before it runs what Execute was given. The drain
+// that is on its way stays ordered.
+func (l *Loop) drainEarly() {
+	l.turnsSinceDrain++
+	depth := l.mail.depth.Load()
+	if depth == 0 || depth < earlyDrainMails && l.turnsSinceDrain < earlyDrainTurns {
+		return
+	}
+	l.beginTurn()
+	l.drain(l.mail.take(l.spare, false), 0)
+}
+
+// drain delivers what was taken out of the mailbox and ends the turn.
+func (l *Loop) drain(got batch, control uint32) {
+	l.turnsSinceDrain = 0
 	if got.hasFlushed {
 		l.tell(Mail{Kind: MailFlushed, Pos: got.flushedPos})
 	}
@@ -188,7 +215,6 @@ func (l *Loop) Run(context.Context) error {
 		l.checkWatched()
 	}
 	l.endTurn(nil)
-	return nil
 }
 
 // answer writes a posted answer, or drops it if its connection is gone.

@@ -216,13 +216,14 @@ func (s *Server) Shutdown(drain time.Duration, drained func() bool) {
 	<-s.done
 }
 
-// quiet says that nothing waits inside netio.
+// quiet says that nothing waits inside netio. A drain marks its turn before it empties the mailbox and
+// ends it after the writes, so one of the three conditions shows an answer on its way.
 func (s *Server) quiet() bool {
 	for _, l := range s.loops {
 		l.mail.mu.Lock()
 		busy := l.mail.awake || len(l.mail.queue) > 0 || l.mail.hasFlushed
 		l.mail.mu.Unlock()
-		if busy || l.stats.outPending.Load() > 0 {
+		if busy || l.stats.turnEdges.Load()%2 == 1 || l.stats.outPending.Load() > 0 {
 			return false
 		}
 	}

@@ -1,0 +1,157 @@
+package netio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestListenersAreToldApart(t *testing.T) {
+	// The handler answers with the index; one address is a fixed port, one a wildcard.
+	port := freePort(t)
+	h := &scripted{frame: func(c *Conn, _ []byte) {
+		c.Out = appendFrame(c.Out, []byte{byte(c.Listener), byte(c.Remote.Port() >> 8), byte(c.Remote.Port()), 0})
+	}}
+	onLoops(t, func(t *testing.T, n int) {
+		s := startServer(t, h, func(o *Options) {
+			o.Addrs = []string{"127.0.0.1:0", port, "0.0.0.0:0", "127.0.0.1:0"}
+			o.EventLoops = n
+		})
+		for range 3 {
+			for i, addr := range s.Addrs() {
+				c := dial(t, fmt.Sprintf("127.0.0.1:%d", addr.Port()))
+				c.send(appendFrame(nil, frameOf(1, 8)))
+				me := c.LocalAddr().(*net.TCPAddr).Port
+				if got := c.recv(); int(got[0]) != i || int(got[1])<<8|int(got[2]) != me {
+					t.Errorf("listener %d says %d, port %d says %v", i, got[0], me, got[1:3])
+				}
+			}
+		}
+	})
+}
+
+func TestAddressErrorsNameTheAddress(t *testing.T) {
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	taken := held.Addr().String()
+	for _, c := range []struct {
+		addrs []string
+		says  string
+	}{
+		{[]string{"127.0.0.1:0", taken}, "cannot listen on " + taken + ": address already in use"},
+		{[]string{"192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: this machine has no such address"},
+		{[]string{"127.0.0.1:99999"}, "127.0.0.1:99999"},
+		{[]string{"nonsense"}, "nonsense"},
+	} {
+		s, err := New(Options{Addrs: c.addrs, Handler: &scripted{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Start(context.Background())
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, want one line with %q", c.addrs, err, c.says)
+		}
+		s.Shutdown(0, nil) // allowed, and does not hang
+	}
+	_ = held.Close()
+	s, err := New(Options{Addrs: []string{taken, taken}, Handler: &scripted{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(context.Background()); !errors.Is(err, ErrPortInUse) || !strings.Contains(err.Error(), "our own") {
+		t.Errorf("the same address twice: %v", err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Options{
+		{Handler: &scripted{}},
+		{Addrs: []string{"127.0.0.1:0"}},
+		{Addrs: []string{"127.0.0.1:0"}, Handler: &scripted{}, EventLoops: eventLoopsMax + 1},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+// Traps 15 and 16: what is in flight is answered, new clients are refused, and the port can be taken
+// again at once although connections were open.
+func TestShutdownDrainsAndThePortIsFreeAgain(t *testing.T) {
+	onLoops(t, func(t *testing.T, n int) {
+		work := make(chan Mail, 1)
+		h := &scripted{frame: func(c *Conn, f []byte) {
+			c.BeginRequest()
+			work <- answerTo(c.Ref, f, 1)
+		}}
+		s := startServer(t, h, loops(n))
+		c := dial(t, s.addr)
+		c.send(appendFrame(nil, frameOf(1, 4<<20)))
+		m := <-work
+		end := make(chan struct{})
+		go func() {
+			s.Shutdown(patience, func() bool { return s.Stats().InFlight == 0 })
+			close(end)
+		}()
+		eventually(t, "the stop was ordered", s.Stopping)
+		late := dial(t, s.addr)
+		late.expectClosed()
+		select {
+		case <-end:
+			t.Fatal("ended with a request in flight")
+		default:
+		}
+		if !s.Post(int(m.Ref.Loop), m) {
+			t.Fatal("the answer was refused during the drain")
+		}
+		c.expect(frameOf(1, 4<<20))
+		<-end
+		c.expectClosed()
+		if s.Err() != nil {
+			t.Errorf("an ordered end is an error: %v", s.Err())
+		}
+		again := startServer(t, &scripted{}, func(o *Options) { o.Addrs = []string{s.addr} })
+		dial(t, again.addr).ping(2)
+	})
+}
+
+func TestShutdownGivesUpAtTheDeadline(t *testing.T) {
+	var closed atomic.Int64
+	s := startServer(t, &scripted{closed: func(_ *Conn, r error) {
+		if r == ErrShutdown {
+			closed.Add(1)
+		}
+	}}, nil)
+	c := dial(t, s.addr)
+	c.ping(1)
+	start := time.Now()
+	s.Shutdown(100*time.Millisecond, func() bool { return false })
+	if took := time.Since(start); took < 100*time.Millisecond || took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if closed.Load() != 1 {
+		t.Error("the handler was not told")
+	}
+}
+
+func TestRunEndsWithShutdown(t *testing.T) {
+	s, err := New(Options{Addrs: []string{"127.0.0.1:0"}, Handler: &scripted{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error)
+	go func() { result <- s.Run(context.Background()) }()
+	<-s.started
+	s.Shutdown(0, nil)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
