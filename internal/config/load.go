@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +89,7 @@ func Load(args []string, env func(string) string, readFile func(path string) ([]
 	}
 	c := l.build()
 	l.check(c)
+	slices.SortStableFunc(l.report.Warnings, func(a, b Remark) int { return cmp.Compare(a.Origin.Line, b.Origin.Line) })
 	if len(l.errs) > 0 {
 		return nil, l.report, errors.Join(l.errs...)
 	}
@@ -135,7 +137,7 @@ func (l *loader) readArguments(args []string, env func(string) string) (map[stri
 			continue
 		}
 		if spec.key != "" {
-			l.take(Setting{spec.key, trim(value), origin})
+			l.take(Setting{Key: spec.key, Value: trim(value), Origin: origin})
 		} else {
 			own[spec.name] = trim(value)
 		}
@@ -147,14 +149,14 @@ func (l *loader) readArguments(args []string, env func(string) string) (map[stri
 		l.report.Print = PrintImportant
 	}
 	if value := trim(env(namesrvEnv)); value != "" {
-		l.take(Setting{"namesrvAddr", value, Origin{FromNamesrvEnv, namesrvEnv, 0}})
+		l.take(Setting{Key: "namesrvAddr", Value: value, Origin: Origin{FromNamesrvEnv, namesrvEnv, 0}})
 	}
 	for _, arg := range flags.Args() {
 		key, value, ok := strings.Cut(arg, "=")
 		if key = trim(key); !ok || key == "" {
 			return nil, fmt.Errorf("argument %q: expected key=value, for example listenPort=10911", arg)
 		}
-		l.take(Setting{key, trim(value), Origin{FromArgument, "", 0}})
+		l.take(Setting{Key: key, Value: trim(value), Origin: Origin{FromArgument, "", 0}})
 	}
 	return own, nil
 }
@@ -186,7 +188,8 @@ func (l *loader) readFile(path string, readFile func(string) ([]byte, error)) {
 	}
 	for _, e := range entries {
 		if seen[e.key] == e.line {
-			l.take(Setting{e.key, e.value, Origin{FromFile, path, e.line}})
+			value := trim(e.value)
+			l.take(Setting{e.key, value, Origin{FromFile, path, e.line}, value != e.value})
 		}
 	}
 }
@@ -280,6 +283,12 @@ func (l *loader) build() *Config {
 		}
 		if warning != "" {
 			l.warn(s, warning)
+		}
+		if s.padded && k.Type == "number" {
+			l.warn(s, "there are blanks behind the number, for which the original keeps its default")
+		}
+		if s.padded && value == true {
+			l.warn(s, "there are blanks behind the value, for which the original reads false")
 		}
 		if text := fmt.Sprint(value); k.Only != nil && !contains(k.Only, text) {
 			l.fail(s, fmt.Sprintf("%s; remove the line or write %s", k.Why, onlyText(k)))

@@ -13,14 +13,14 @@ const configFileMax = 1 << 20
 
 // entry is one key of a properties file as it stands there.
 type entry struct {
-	key, value string
-	line       int // where it begins, from 1
+	key, value string // the value as it stands, blanks behind it included
+	line       int    // where it begins, from 1
 }
 
 // readProperties reads a file as java.util.Properties does: ISO-8859-1 with \uXXXX, "=", ":" or blanks between key and value,
 // comments with # and !, a backslash at the end of a line continues it, nothing is expanded. The library knows all that but
-// tells no line numbers, so the file is cut into logical lines here and each is given to it alone. Values are trimmed. notes
-// are remarks for the user, each beginning with a line number; so does the error.
+// tells no line numbers, so the file is cut into logical lines here and each is given to it alone. notes are remarks
+// for the user, each beginning with a line number; so does the error.
 func readProperties(data []byte) (entries []entry, notes []string, err error) {
 	if len(data) > configFileMax {
 		return nil, nil, fmt.Errorf("%d bytes long, at most %d: this is no broker.conf", len(data), configFileMax)
@@ -31,23 +31,25 @@ func readProperties(data []byte) (entries []entry, notes []string, err error) {
 	}
 	loader := properties.Loader{Encoding: properties.ISO_8859_1, DisableExpansion: true}
 	for _, l := range logicalLines(data) {
-		if len(l.text) == 0 || l.text[0] == '=' || l.text[0] == ':' {
+		keyless := false
+		if l.text[0] == '=' || l.text[0] == ':' {
 			notes = append(notes, fmt.Sprintf("%d: a line without a key is ignored", l.number))
-			continue
+			l.text = append([]byte("ignored"), l.text...) // its escapes count all the same
+			keyless = true
 		}
 		p, err := loader.LoadBytes(l.text)
 		if err != nil {
 			return nil, notes, fmt.Errorf("%d: %w", l.number, lineError(err))
 		}
 		keys := p.Keys()
-		if len(keys) == 0 {
+		if len(keys) == 0 || keyless {
 			continue
 		}
 		if bytes.IndexFunc(l.text, func(r rune) bool { return r > 127 }) >= 0 {
 			notes = append(notes, fmt.Sprintf("%d: bytes beyond ASCII are read as ISO-8859-1, as the original does; write \\uXXXX for other letters", l.number))
 		}
 		value, _ := p.Get(keys[0])
-		entries = append(entries, entry{key: keys[0], value: trim(value), line: l.number})
+		entries = append(entries, entry{key: keys[0], value: value, line: l.number})
 	}
 	return entries, notes, nil
 }

@@ -44,6 +44,8 @@ type Setting struct {
 	Key    string // as written
 	Value  string
 	Origin Origin
+
+	padded bool // blanks were trimmed
 }
 
 func (s Setting) String() string { return fmt.Sprintf("%s: %s=%s", s.Origin, s.Key, s.Value) }
