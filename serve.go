@@ -208,7 +208,7 @@ func (s *service) openNamesrv() (err error) {
 		return nil
 	}
 	dir := filepath.Join(s.cfg.StorePathRootDir, "namesrv")
-	if err := s.fs.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(s.fs.MkdirAll(dir, 0o755), s.fs.SyncDir(s.cfg.StorePathRootDir)); err != nil {
 		return err
 	}
 	s.namesrv, err = namesrv.New(namesrv.Options{

@@ -178,8 +178,8 @@ func boolText(v bool) string {
 
 func (b *Broker) openTables(o Options) (err error) {
 	cfg, dir := b.cfg, filepath.Join(b.cfg.StorePathRootDir, "config")
-	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
-		return err
+	if err := errors.Join(o.FS.MkdirAll(dir, 0o755), o.FS.SyncDir(cfg.StorePathRootDir)); err != nil {
+		return err // without the sync a power cut takes the directory, and every durable file in it
 	}
 	if b.topics, err = topics.Open(topics.Options{
 		FS: o.FS, Path: filepath.Join(dir, "topics.json"), Queues: b.store, Registrar: o.Registrar, Logger: b.logger, Now: now,
