@@ -212,7 +212,8 @@ func TestProfilesAreForThisMachineOnly(t *testing.T) {
 		t.Errorf("endless profile: %d", status)
 	}
 	for peer, want := range map[string]int{
-		"127.0.0.1:5": http.StatusOK, "[::1]:5": http.StatusOK, "[::ffff:127.0.0.1]:5": http.StatusOK, "192.0.2.1:5": http.StatusForbidden, "[2001:db8::1]:5": http.StatusForbidden, "@": http.StatusForbidden,
+		"127.0.0.1:5": http.StatusOK, "[::1]:5": http.StatusOK, "[::ffff:127.0.0.1]:5": http.StatusOK,
+		"192.0.2.1:5": http.StatusForbidden, "[2001:db8::1]:5": http.StatusForbidden, "@": http.StatusForbidden,
 	} {
 		req := httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil)
 		req.RemoteAddr = peer

@@ -246,19 +246,6 @@ func TestLostConnectionsAreErrorsAndComeBack(t *testing.T) {
 	}
 }
 
-func TestUnansweredMessagesAreErrors(t *testing.T) {
-	w := &worker{run: &run{opts: SendOptions{Batch: 4}}, cur: newInterval(false)}
-	c := &conn{table: newInflight(8)}
-	for range 3 {
-		c.table.take(1, 1)
-		w.waiting++
-	}
-	w.lost(c, codeUnanswered, "")
-	if w.waiting != 0 || w.cur.errors.sum() != 12 || c.table.waiting() != 0 {
-		t.Errorf("waiting %d, errors %d", w.waiting, w.cur.errors.sum())
-	}
-}
-
 func TestRateDoesNotCountWhileDispatchIsBehind(t *testing.T) {
 	var begun atomic.Int64
 	f := startFakeBroker(t, func(f *fakeBroker) {
@@ -311,8 +298,10 @@ func TestNameServerTellsTheBrokers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ns := startFakeBroker(t, func(f *fakeBroker) {
 				f.routeOf = templateTopic // the topic itself does not exist yet
-				f.routeBody = fmt.Sprintf(`{"brokerDatas":[{"brokerAddrs":`+keys+`,"brokerName":"broker-a","cluster":"c"},{"brokerAddrs":{"1":"192.0.2.1:1"},"brokerName":"slave-only","cluster":"c"}],`+
-					`"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":7,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8},{"brokerName":"slave-only","perm":6,"readQueueNums":8,"writeQueueNums":8}]}`, broker.addr())
+				f.routeBody = fmt.Sprintf(`{"brokerDatas":[{"brokerAddrs":`+keys+`,"brokerName":"broker-a","cluster":"c"},`+
+					`{"brokerAddrs":{"1":"192.0.2.1:1"},"brokerName":"slave-only","cluster":"c"}],"filterServerTable":{},"queueDatas":[`+
+					`{"brokerName":"broker-a","perm":7,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8},`+
+					`{"brokerName":"slave-only","perm":6,"readQueueNums":8,"writeQueueNums":8}]}`, broker.addr())
 			})
 			o := shortLoad(broker)
 			o.Addr, o.Namesrv, o.Queues = "", "127.0.0.1:1;"+ns.addr(), 4
