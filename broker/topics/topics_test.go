@@ -432,7 +432,7 @@ func TestRoutesPromiseNoMoreThanTheBroker(t *testing.T) {
 
 // kill -9 and power cuts at every step of creations: what was answered is there after the next start.
 func TestCreatedTopicsSurviveCrashes(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		x := sysio.NewFaultFS()
 		r := rand.New(rand.NewPCG(seed, 2))
 		table := open(t, options(x, nil))

@@ -122,9 +122,12 @@ func shape(b *bytes.Buffer, v any, name string, tables []string) {
 		}
 		b.WriteByte('}')
 	case []any:
+		// Lists of plain values are often empty; what matters is what objects in a list are made of.
 		b.WriteByte('[')
 		if len(v) > 0 {
-			shape(b, v[0], "", tables)
+			if _, object := v[0].(map[string]any); object {
+				shape(b, v[0], "", tables)
+			}
 		}
 		b.WriteByte(']')
 	case string:
