@@ -247,3 +247,28 @@ func TestUndeliveredMailsAreHandedBack(t *testing.T) {
 		t.Errorf("%d accepted, %d delivered, %d handed back", accepted.Load(), delivered.Load(), dropped.Load())
 	}
 }
+
+// A one-way request leaves the loop and comes back without an answer.
+func TestRequestsEndWithoutAnAnswer(t *testing.T) {
+	refs := make(chan ConnRef, 1)
+	inFlight := make(chan int, 2)
+	s := startServer(t, &scripted{
+		frame: func(c *Conn, f []byte) {
+			c.BeginRequest()
+			refs <- c.Ref
+		},
+		mail: func(l *Loop, m Mail) { inFlight <- l.Conn(m.Ref).InFlight },
+	}, nil)
+	c := dial(t, s.addr)
+	c.send(appendFrame(nil, frameOf(1, 8)))
+	ref := <-refs
+	s.Post(0, Mail{Kind: MailRerun, Ref: ref})
+	s.Post(0, Mail{Kind: MailAnswer, Ref: ref, Done: 1})
+	s.Post(0, Mail{Kind: MailRerun, Ref: ref})
+	if a, b := <-inFlight, <-inFlight; a != 1 || b != 0 {
+		t.Errorf("in flight %d, then %d", a, b)
+	}
+	if got := s.Stats().InFlight; got != 0 {
+		t.Errorf("%d requests in flight", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,22 @@ func TestListenersAreToldApart(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestMatchListenerPrefersTheExactAddress(t *testing.T) {
+	bound := []netip.AddrPort{
+		netip.MustParseAddrPort("0.0.0.0:9876"),
+		netip.MustParseAddrPort("192.0.2.7:10911"),
+		netip.MustParseAddrPort("[::]:10909"),
+		netip.MustParseAddrPort("192.0.2.8:10911"),
+	}
+	for local, want := range map[string]int{
+		"192.0.2.9:9876": 0, "192.0.2.7:10911": 1, "192.0.2.8:10911": 3, "[2001:db8::1]:10909": 2, "192.0.2.9:10909": 2,
+	} {
+		if got := matchListener(bound, netip.MustParseAddrPort(local)); got != want {
+			t.Errorf("%s came through listener %d, want %d", local, got, want)
+		}
+	}
 }
 
 func TestAddressErrorsNameTheAddress(t *testing.T) {
