@@ -91,7 +91,7 @@ func (x *FaultFS) SetCapacity(capacity, foreign int64) {
 	x.capacity, x.foreign = capacity, foreign
 }
 
-// Open handles and mappings, for leak checks.
+// Open returns how many files and mappings are open, for leak checks.
 func (x *FaultFS) Open() (files, mappings int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -299,11 +299,14 @@ func (x *FaultFS) rename(from, to string) error {
 		return syscall.EXDEV
 	}
 	old := dir.entries[toName]
+	if _, isDir := old.(*memDir); isDir {
+		return syscall.EEXIST // what package os says, whatever would be moved
+	}
 	if old == n {
 		return nil // two names of one file: POSIX leaves both
 	}
-	if _, isDir := old.(*memDir); isDir {
-		return syscall.EEXIST
+	if _, isDir := n.(*memDir); isDir && old != nil {
+		return syscall.ENOTDIR
 	}
 	dir.apply(dirChange{name, nil}, dirChange{toName, n})
 	if f, ok := old.(*memFile); ok {
@@ -333,16 +336,16 @@ func (x *FaultFS) link(from, to string) error {
 	if err != nil {
 		return err
 	}
-	f, ok := n.(*memFile)
-	if !ok {
-		return syscall.EPERM
-	}
 	dir, name, err := x.parent(to)
 	if err != nil {
 		return err
 	}
 	if _, exists := dir.entries[name]; exists {
 		return syscall.EEXIST
+	}
+	f, ok := n.(*memFile)
+	if !ok {
+		return syscall.EPERM
 	}
 	f.links++
 	dir.apply(dirChange{name, f})

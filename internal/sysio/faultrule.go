@@ -110,7 +110,7 @@ func (x *FaultFS) Observe(f func(Event)) {
 	x.observer = f
 }
 
-// Gate holds calls. The zero value is closed.
+// Gate holds calls until it is opened. NewGate makes one.
 type Gate struct {
 	mu      sync.Mutex
 	changed sync.Cond

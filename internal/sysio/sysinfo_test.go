@@ -53,15 +53,3 @@ func TestRaiseNoFileReachesTheHardLimit(t *testing.T) {
 		t.Errorf("%d, then %d", n, again)
 	}
 }
-
-func TestProcFieldsSayWhatIsMissing(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		return
-	}
-	if _, err := procField("/proc/meminfo", "NoSuchField:"); err == nil {
-		t.Error("a field that does not exist")
-	}
-	if _, err := procField("/proc/no/such/file", "X:"); err == nil {
-		t.Error("a file that does not exist")
-	}
-}
