@@ -14,6 +14,8 @@ type QueueFiles interface {
 	// FlushQueues syncs the files of every queue that has at least leastPages unsynced pages (0: everything unsynced).
 	// After an error, nothing of this call counts as durable.
 	FlushQueues(leastPages int) error
+	// Flushed is the durable end of the log.
+	Flushed() message.PhyOffset
 	// SaveCheckpoint stores the newest record whose unit, and that of every record before it, is durable, and syncs the
 	// checkpoint.
 	SaveCheckpoint(storeTime message.Millis, phy message.PhyOffset) error
@@ -37,7 +39,8 @@ type KeeperOptions struct {
 
 // Keeper makes the queues durable and keeps the checkpoint behind them: a thorough pass takes the low-water mark, then syncs
 // all queues, then stores the mark, so that the checkpoint never names a record of which some queue's unit could be
-// lost. It sleeps without a tick while no unit is unsynced.
+// lost. It also waits until the log is durable up to the mark (ASYNC_FLUSH): recovery begins to look for damage at the
+// checkpoint. It sleeps without a tick while no unit is unsynced and no mark waits.
 //
 // A failed sync of a queue is final, as that of the log is: the kernel may have dropped the pages, and a later success
 // would let the checkpoint pass over a hole. The checkpoint then stays where it is until the next start.
@@ -67,6 +70,7 @@ type Keeper struct {
 	// Only the keeper's goroutine:
 	unsynced     bool // units were appended since the last thorough pass began
 	lastThorough time.Time
+	waiting      Mark // all queues are durable up to here, the log is not yet; Newest is NoRecord if there is none
 }
 
 // keeperIntervalMin keeps a configured interval of 0 from becoming a busy loop.
@@ -85,6 +89,7 @@ func NewKeeper(d *Dispatcher, files QueueFiles, opts KeeperOptions) *Keeper {
 		wake:       make(chan struct{}, 1),
 		stopping:   make(chan struct{}),
 		done:       make(chan struct{}),
+		waiting:    Mark{Newest: NoRecord},
 	}
 	k.opts.Interval = max(opts.Interval, keeperIntervalMin)
 	if k.logger == nil {
@@ -159,10 +164,10 @@ func (k *Keeper) run() {
 		if k.dirty.Swap(false) { // before the pass: what comes during it is for the next one
 			k.unsynced = true
 		}
-		now := time.Now()
-		thorough := now.Sub(k.lastThorough) >= k.opts.ThoroughInterval || k.tooFar()
-		if !k.unsynced || !k.pass(thorough, now) {
-			continue
+		k.saveWaiting()
+		if k.unsynced {
+			now := time.Now()
+			k.pass(now.Sub(k.lastThorough) >= k.opts.ThoroughInterval || k.tooFar(), now)
 		}
 	}
 	k.pass(true, time.Now())
@@ -175,7 +180,7 @@ func (k *Keeper) sleep(timer *time.Timer) bool {
 			<-k.stopping
 			return false
 		}
-		if k.dirty.Load() {
+		if k.dirty.Load() || k.waiting.Newest != NoRecord {
 			timer.Reset(k.opts.Interval)
 			select {
 			case <-timer.C:
@@ -220,36 +225,52 @@ func (k *Keeper) tooFar() bool {
 }
 
 // pass syncs queues; a thorough one syncs all of them and moves the checkpoint.
-func (k *Keeper) pass(thorough bool, now time.Time) bool {
+func (k *Keeper) pass(thorough bool, now time.Time) {
 	if k.Err() != nil {
-		return false
+		return
+	}
+	leastPages := k.opts.LeastPages
+	if thorough {
+		leastPages = 0
+		k.thoroughPasses.Add(1)
 	}
 	k.passes.Add(1)
-	if !thorough {
-		if err := k.files.FlushQueues(k.opts.LeastPages); err != nil {
-			return k.fail("sync of the queues failed; the checkpoint stays where it is", err)
-		}
-		return true
-	}
-	k.thoroughPasses.Add(1)
 	mark := k.dispatcher.LowMark() // before the queues are synced
-	if err := k.files.FlushQueues(0); err != nil {
-		return k.fail("sync of the queues failed; the checkpoint stays where it is", err)
+	if err := k.files.FlushQueues(leastPages); err != nil {
+		k.fail("sync of the queues failed; the checkpoint stays where it is", err)
+		return
+	}
+	if !thorough {
+		return
 	}
 	k.unsynced = false
 	k.lastThorough = now
 	if mark.Newest == NoRecord {
-		return true
+		return
 	}
-	if err := k.files.SaveCheckpoint(mark.StoreTime, mark.Newest); err != nil {
-		return k.fail("the checkpoint cannot be stored", err)
+	// An older mark that waits is saved first if it can be: under a steady load the newest one is never durable at once.
+	k.saveWaiting()
+	if k.waiting.Newest == NoRecord {
+		k.waiting = mark
+		k.saveWaiting()
 	}
-	k.saved.Store(int64(mark.Pos))
-	return true
 }
 
-func (k *Keeper) fail(what string, err error) bool {
+// saveWaiting moves the checkpoint to the mark that waits, if the log is durable up to there.
+func (k *Keeper) saveWaiting() {
+	mark := k.waiting
+	if mark.Newest == NoRecord || k.Err() != nil || k.files.Flushed() < mark.Pos {
+		return
+	}
+	k.waiting = Mark{Newest: NoRecord}
+	if err := k.files.SaveCheckpoint(mark.StoreTime, mark.Newest); err != nil {
+		k.fail("the checkpoint cannot be stored", err)
+		return
+	}
+	k.saved.Store(int64(mark.Pos))
+}
+
+func (k *Keeper) fail(what string, err error) {
 	k.failure.Store(&err)
 	k.logger.Error(what, "error", err)
-	return false
 }

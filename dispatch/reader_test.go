@@ -105,6 +105,7 @@ func TestNothingBeyondConfirmedIsShown(t *testing.T) {
 		b.log.fill(rnd, 3000)
 		b.Start(0)
 		covered := 0 // records that end at or below Confirmed
+		shown := make(map[*store.Queue]message.QueueOffset)
 		for at := message.PhyOffset(0); at < b.log.end(); {
 			switch rnd.IntN(3) {
 			case 0:
@@ -118,25 +119,31 @@ func TestNothingBeyondConfirmedIsShown(t *testing.T) {
 			b.log.confirm(at)
 			b.Wake()
 			var v message.View
-			for covered < len(b.log.starts) {
+			for ; covered < len(b.log.starts); covered++ {
 				if err := message.ParseView(b.log.bytes[b.log.starts[covered]:], &v); err != nil {
 					t.Fatal(err)
 				}
-				if b.log.starts[covered]+message.PhyOffset(v.Size) > at {
+				if v.PhyOffset+message.PhyOffset(v.Size) > at {
 					break
 				}
-				covered++
+				if k := v.SysFlag & message.SysFlagTransactionMask; k == 0 || k == message.SysFlagTransactionCommit {
+					shown[b.store.Queue(string(v.Topic), v.QueueID)]++
+				}
 			}
 			if covered == 0 {
 				continue
 			}
-			last := b.log.starts[covered-1]
-			b.mustCatchUp(t, last+1)
+			b.mustCatchUp(t, b.log.starts[covered-1]+1)
 			if b.LowWater() > at && b.LowWater()%b.log.segment != 0 {
 				t.Fatalf("dispatched up to %d of %d", b.LowWater(), at)
 			}
-			b.log.checkUnits(t, b.store, last+1)
+			for q, n := range shown {
+				if q.Max() != n {
+					t.Fatalf("%s-%d shows %d units when %d are confirmed", q.Topic(), q.ID(), q.Max(), n)
+				}
+			}
 		}
+		b.log.checkUnits(t, b.store, b.log.end())
 		b.mustCatchUp(t, b.log.end())
 	}
 }

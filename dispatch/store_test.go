@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"testing"
 
 	"peregrine/internal/config"
@@ -11,12 +12,13 @@ import (
 
 // storeOptions says what kind of store a test wants.
 type storeOptions struct {
-	fs         sysio.FS // nil: a new one in memory
-	sync       bool
-	queueFile  int64 // bytes; 0: 4000, so that tests cross files
-	segment    int64 // bytes; 0: 256 KiB
-	keepsOpen  bool  // the test closes it
-	storeClock func() message.Millis
+	fs        sysio.FS // nil: a new one in memory
+	root      string   // "": /data
+	sync      bool
+	queueFile int64 // bytes; 0: 4000, so that tests cross files
+	segment   int64 // bytes; 0: 256 KiB
+	keepsOpen bool  // the test closes it
+	gaps      bool  // the witness may see gaps: there is damage
 }
 
 // openStore opens a store that is closed with the test.
@@ -39,6 +41,9 @@ func openStore(t testing.TB, o storeOptions) *store.Store {
 func testConfig(o storeOptions) *config.Config {
 	cfg := &config.Config{}
 	cfg.StorePathRootDir = "/data"
+	if o.root != "" {
+		cfg.StorePathRootDir = o.root
+	}
 	cfg.MappedFileSizeCommitLog = max(o.segment, 256<<10)
 	cfg.MappedFileSizeConsumeQueue = 4000
 	if o.queueFile > 0 {
@@ -57,4 +62,36 @@ func testConfig(o storeOptions) *config.Config {
 	cfg.DiskSpaceWarningLevelRatio = 90
 	cfg.DiskSpaceCleanForciblyRatio = 85
 	return cfg
+}
+
+// place is where a test writes into a file of the log.
+type place struct {
+	path string
+	at   int64
+}
+
+// damageablePlaces picks a byte of a body in the first file of the log and the magic of a record in the second one.
+func damageablePlaces(t testing.TB, s *store.Store) []place {
+	t.Helper()
+	places := make([]place, 0, 2)
+	for file := range 2 {
+		start := message.PhyOffset(int64(file) * s.SegmentBytes())
+		b := make([]byte, 64<<10)
+		if n, err := s.ReadAt(b, start); n != len(b) {
+			t.Fatal(n, err)
+		}
+		var v message.View
+		for at, nth := 0, 0; ; nth++ {
+			if err := message.ParseView(b[at:], &v); err != nil {
+				t.Fatal(err)
+			}
+			if nth > 10 && len(v.Body) > 10 {
+				const magic, body = 4, 88
+				places = append(places, place{fmt.Sprintf("/data/commitlog/%020d", start), int64(at) + []int64{body, magic}[file]})
+				break
+			}
+			at += int(v.Size)
+		}
+	}
+	return places
 }

@@ -251,6 +251,7 @@ func TestManyQueuesAreCheap(t *testing.T) {
 	if n := s.Recovery().Queues; n != topics*perTopic {
 		t.Errorf("%d queues", n)
 	}
+	mustDispatch(t, s, s.Recovery().RedispatchFrom)
 	for i := range topics {
 		for id := range perTopic {
 			if q := s.LookupQueue([]byte(name(i)), message.QueueID(id)); q == nil || q.Max() != 1 || q.Next() != 1 {

@@ -100,6 +100,11 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	if err := r.cutQueues(end); err != nil {
 		return err
 	}
+	if r.lay.crashed {
+		if err := r.cutUntrusted(); err != nil {
+			return err
+		}
+	}
 	if err := r.settlePositions(end); err != nil {
 		return err
 	}
