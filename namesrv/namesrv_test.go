@@ -119,7 +119,8 @@ func embeddedServer(t *testing.T, f *fixture) *Server {
 // Bodies as 5.5.0 writes them; clients below 4.9.4 get bare keys unless they ask otherwise.
 func TestRoutesAreWrittenForTheirReader(t *testing.T) {
 	s := embeddedServer(t, nil)
-	form := `{"brokerDatas":[{"brokerAddrs":{%s:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"DefaultCluster","enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}`
+	form := `{"brokerDatas":[{"brokerAddrs":{%s:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"DefaultCluster","enableActingMaster":false}],` +
+		`"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}`
 	cases := []struct {
 		version int32
 		key     string
@@ -133,7 +134,8 @@ func TestRoutesAreWrittenForTheirReader(t *testing.T) {
 			t.Errorf("version %d: %d %s\nwant %s", c.version, r.Code, r.Body, want)
 		}
 	}
-	expect(t, "unknown topic", ask(t, s, 1, 105, "", "topic", "nope"), 17, "No topic route info in name server for the topic: nope\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.", "")
+	expect(t, "unknown topic", ask(t, s, 1, 105, "", "topic", "nope"), 17,
+		"No topic route info in name server for the topic: nope\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.", "")
 	expect(t, "no topic", ask(t, s, 1, 105, ""), 1, "topic", "")
 }
 
@@ -193,7 +195,8 @@ func TestForeignBrokersRegister(t *testing.T) {
 	expect(t, "its topic", ask(t, s, 1, 105, "", "topic", "X3"), 0, "", `"brokerName":"bb"`)
 	expect(t, "lists by cluster", ask(t, s, 1, 224, "", "cluster", "C2"), 0, "", `{"topicList":["X1","X2","X3"]}`)
 	expect(t, "system topics", ask(t, s, 1, 304, ""), 0, "", `"topicList":["C2","DefaultCluster","bb","broker-a"]`)
-	expect(t, "member group", ask(t, s, 1, 901, "", "clusterName", "C2", "brokerName", "bb"), 0, "", `{"brokerMemberGroup":{"brokerAddrs":{"0":"1.1.1.3:1","1":"1.1.1.2:1"},"brokerName":"bb","cluster":"C2"}}`)
+	expect(t, "member group", ask(t, s, 1, 901, "", "clusterName", "C2", "brokerName", "bb"), 0, "",
+		`{"brokerMemberGroup":{"brokerAddrs":{"0":"1.1.1.3:1","1":"1.1.1.2:1"},"brokerName":"bb","cluster":"C2"}}`)
 	ask(t, s, 1, 104, "", "brokerName", "bb", "brokerAddr", "1.1.1.2:1", "clusterName", "C2", "brokerId", "1")
 	expect(t, "slave gone", ask(t, s, 1, 105, "", "topic", "X1"), 0, "", `{"0":"1.1.1.3:1"}`)
 	ask(t, s, 1, 104, "", "brokerName", "bb", "brokerAddr", "1.1.1.3:1", "clusterName", "C2", "brokerId", "0")
@@ -330,7 +333,8 @@ func TestSettings(t *testing.T) {
 
 func TestTopicLists(t *testing.T) {
 	s := embeddedServer(t, nil)
-	for code, want := range map[wire.RequestCode]string{206: `{"topicList":["Sub","T1","TBW102","Unit"]}`, 311: `{"topicList":["Unit"]}`, 312: `{"topicList":["Sub","Unit"]}`, 313: `{"topicList":["Sub"]}`} {
+	for code, want := range map[wire.RequestCode]string{206: `{"topicList":["Sub","T1","TBW102","Unit"]}`, 311: `{"topicList":["Unit"]}`,
+		312: `{"topicList":["Sub","Unit"]}`, 313: `{"topicList":["Sub"]}`} {
 		if r := ask(t, s, 1, code, ""); string(r.Body) != want {
 			t.Errorf("%d: %s", code, r.Body)
 		}

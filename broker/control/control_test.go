@@ -71,8 +71,12 @@ func TestAHeartbeatMakesEverythingItsGroupNeeds(t *testing.T) {
 	}
 	b.expect("the own id is listed at once", b.ask(38, "", "consumerGroup", "g"), 0, "", `{"consumerIdList":["c1"]}`)
 	b.expect("group", b.ask(352, "", "group", "g"), 0, "", `"groupName":"g"`)
-	b.expect("retry topic", b.ask(351, "", "topic", "%RETRY%g"), 0, "", `{"attributes":{},"order":false,"perm":6,"readQueueNums":1,"topicFilterType":"SINGLE_TAG","topicName":"%RETRY%g","topicSysFlag":2,"writeQueueNums":1}`)
-	b.expect("connection", b.ask(203, "", "consumerGroup", "g"), 0, "", `{"connectionSet":[{"clientAddr":"10.0.0.9:40000","clientId":"c1","language":"JAVA","version":513}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{"T":{"classFilterMode":false,"codeSet":[65],"expressionType":"TAG","subString":"A","subVersion":3,"tagsSet":["A"],"topic":"T"}}}`)
+	b.expect("retry topic", b.ask(351, "", "topic", "%RETRY%g"), 0, "",
+		`{"attributes":{},"order":false,"perm":6,"readQueueNums":1,"topicFilterType":"SINGLE_TAG","topicName":"%RETRY%g","topicSysFlag":2,"writeQueueNums":1}`)
+	b.expect("connection", b.ask(203, "", "consumerGroup", "g"), 0, "",
+		`{"connectionSet":[{"clientAddr":"10.0.0.9:40000","clientId":"c1","language":"JAVA","version":513}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",`+
+			`"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{"T":{"classFilterMode":false,"codeSet":[65],`+
+			`"expressionType":"TAG","subString":"A","subVersion":3,"tagsSet":["A"],"topic":"T"}}}`)
 	b.expect("producer", b.ask(204, "", "producerGroup", "P"), 0, "", `{"connectionSet":[{"clientAddr":"10.0.0.9:40000","clientId":"c1","language":"JAVA","version":513}]}`)
 	b.expect("all producers", b.ask(328, ""), 0, "", `{"data":{"P":[{"clientId":"c1","language":"JAVA","lastUpdateTimestamp":1700000000000,"remoteIP":"/10.0.0.9:40000","version":513}]}}`)
 	b.expect("who consumes", b.ask(300, "", "topic", "T"), 0, "", `{"groupList":["g"]}`)
@@ -106,7 +110,8 @@ func TestRetryTopicsFollowTheGroupsSettings(t *testing.T) {
 	b := newBench(t)
 	b.expect("five queues", b.ask(200, `{"groupName":"g5","retryQueueNums":5}`), 0, "", "")
 	b.expect("no queue", b.ask(200, `{"groupName":"g0","retryQueueNums":0}`), 0, "", "")
-	b.expect("ordered topic", b.ask(17, "", "topic", "O", "defaultTopic", "TBW102", "readQueueNums", "4", "writeQueueNums", "4", "perm", "6", "topicFilterType", "SINGLE_TAG", "order", "true"), 0, "", "")
+	b.expect("ordered topic", b.ask(17, "", "topic", "O",
+		"defaultTopic", "TBW102", "readQueueNums", "4", "writeQueueNums", "4", "perm", "6", "topicFilterType", "SINGLE_TAG", "order", "true"), 0, "", "")
 	b.ask(34, heartbeat("g5", "O", ""))
 	b.ask(34, heartbeat("g0", "T", ""))
 	b.expect("five", b.ask(351, "", "topic", "%RETRY%g5"), 0, "", `"order":true,"perm":6,"readQueueNums":5`)
@@ -209,7 +214,9 @@ func TestQueueBoundsAndSearchByTime(t *testing.T) {
 		}
 	}
 	b.ask(17, "", "topic", "T", "defaultTopic", "TBW102", "readQueueNums", "2", "writeQueueNums", "1", "perm", "6", "topicFilterType", "SINGLE_TAG")
-	b.expect("stats", b.ask(202, "", "topic", "T"), 0, "", fmt.Sprintf(`{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0},{"brokerName":"broker-a","queueId":1,"topic":"T"}:{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}}}`, begin+990, n))
+	b.expect("stats", b.ask(202, "", "topic", "T"), 0, "", fmt.Sprintf(
+		`{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0},`+
+			`{"brokerName":"broker-a","queueId":1,"topic":"T"}:{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}}}`, begin+990, n))
 	b.expect("no stats", b.ask(202, "", "topic", "nope"), 17, "topic[nope] not exist", "")
 }
 
@@ -271,7 +278,8 @@ func TestTopicsByAdministrators(t *testing.T) {
 func TestGroupsByAdministrators(t *testing.T) {
 	b := newBench(t)
 	b.expect("create", b.ask(200, `{"groupName":"g","retryMaxTimes":3,"groupRetryPolicy":{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2}}}`), 0, "", "")
-	b.expect("config", b.ask(352, "", "group", "g"), 0, "", `"groupRetryPolicy":{"exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2},"type":"EXPONENTIAL"},"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,`)
+	b.expect("config", b.ask(352, "", "group", "g"), 0, "",
+		`"groupRetryPolicy":{"exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2},"type":"EXPONENTIAL"},"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,`)
 	b.expect("no body", b.ask(200, ""), 0, "", "")
 	b.expect("blank", b.ask(200, "{}"), 29, "The specified group is blank.", "")
 	b.expect("list", b.ask(225, `{"groupConfigList":[{"groupName":"l1"},{"groupName":"l2"}]}`), 0, "", "")

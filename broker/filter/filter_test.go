@@ -23,7 +23,8 @@ func TestTagsAreComparedByHash(t *testing.T) {
 		miss  []message.TagsCode
 	}{
 		{wire.SubscriptionData{SubString: "*"}, []message.TagsCode{0, 1, -1}, nil},
-		{wire.SubscriptionData{SubString: "A || B", TagsSet: []string{"A", "B"}, CodeSet: []int32{65, 66}, ExpressionType: "TAG"}, []message.TagsCode{code("A"), code("B")}, []message.TagsCode{0, code("C")}},
+		{wire.SubscriptionData{SubString: "A || B", TagsSet: []string{"A", "B"}, CodeSet: []int32{65, 66}, ExpressionType: "TAG"},
+			[]message.TagsCode{code("A"), code("B")}, []message.TagsCode{0, code("C")}},
 		// The codes of a Go client that did not parse, or wrong ones: the tags decide.
 		{wire.SubscriptionData{SubString: "A", TagsSet: []string{"A"}, CodeSet: []int32{7}}, []message.TagsCode{65}, []message.TagsCode{7}},
 		{wire.SubscriptionData{SubString: "A", CodeSet: []int32{65}}, []message.TagsCode{65}, []message.TagsCode{7}},

@@ -223,7 +223,8 @@ func TestSendsCreateTopicsAsTheOriginalDoes(t *testing.T) {
 			t.Errorf("%v: Lookup finds another topic", c.creation)
 		}
 	}
-	if _, refusal := table.CreateOnSend(SendCreation{Topic: "no", DefaultTopic: "no"}); refusal.Remark != "topic[no] not exist, apply first please!\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details." {
+	if _, refusal := table.CreateOnSend(SendCreation{Topic: "no", DefaultTopic: "no"}); refusal.Remark !=
+		"topic[no] not exist, apply first please!\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details." {
 		t.Errorf("remark %q", refusal.Remark)
 	}
 }
@@ -381,7 +382,8 @@ func TestBothBrokersFilesLoad(t *testing.T) {
 
 func TestUnknownMembersOfTheFileSurvive(t *testing.T) {
 	x := sysio.NewFaultFS()
-	must(t, sysio.AtomicWriteFile(x, "topics.json", []byte(`{"future":{"a":[1]},"dataVersion":{"counter":5,"timestamp":7},"topicConfigTable":{"T":{"perm":"6","colour":"red","writeQueueNums":3}}}`), false))
+	must(t, sysio.AtomicWriteFile(x, "topics.json", []byte(`{"future":{"a":[1]},"dataVersion":{"counter":5,"timestamp":7},`+
+		`"topicConfigTable":{"T":{"perm":"6","colour":"red","writeQueueNums":3}}}`), false))
 	table := open(t, options(x, nil))
 	if got := config(t, table, "T"); got.WriteQueueNums != 3 || got.ReadQueueNums != 16 || got.Perm != 6 || got.TopicFilterType != wire.TopicFilterSingleTag {
 		t.Errorf("%+v", got)
@@ -501,7 +503,8 @@ func TestQueuesAreAskedForOnce(t *testing.T) {
 	if queues.calls != 2 {
 		t.Errorf("the store was asked %d times", queues.calls)
 	}
-	if topic.Queue(-1) != nil || topic.Queue(1<<30) == nil || topic.Queue(1<<30) != topic.Queue(1<<30) {
+	far := topic.Queue(1 << 30)
+	if topic.Queue(-1) != nil || far == nil || topic.Queue(1<<30) != far {
 		t.Error("ids at the edges")
 	}
 	if known := topic.queues.Load(); len(*known) > cachedQueuesMax {
