@@ -202,7 +202,7 @@ func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, er
 		}
 	}
 	if err == nil {
-		err = f.attach(file, l.set.randomReads)
+		err = f.attach(file)
 	} else {
 		file.Close()
 	}

@@ -1,2 +1,75 @@
-// Package store owns the messages on disk.
+// Package store owns the messages on disk, in the files of the original (RocketMQ 5.5.0, DefaultMessageStore): the
+// CommitLog, the ConsumeQueues, checkpoint, lock and abort file, and their recovery. It appends, syncs and reads; it does not
+// decide when to sync (flush), does not fill queues (dispatch calls AppendUnits) and knows nothing of clients.
+//
+// # Files
+//
+//	path                                made                  content
+//	commitlog/<start, 20 digits>        ahead of need         records, full length from the beginning, see message
+//	consumequeue/<topic>/<queue>/<start> with its first unit  20-byte units, full length (sparse)
+//	checkpoint                          first start           48 of 4096 bytes, see checkpointFields
+//	lock                                first start           "lock"; the guard is the lock on its byte 0
+//	abort                               start                 process id; deleted by a clean stop
+//	commitlog/cut/                      rarely                files that recovery found behind the end, not empty
+//
+// A record of length L goes into a file with at least L+8 free bytes; else the file gets an end mark (i32 bytes left, i32
+// magic CBD43194) and the record starts the next file. Positions are start + place in file, files are contiguous.
+//
+// A unit of a ConsumeQueue, at offset*20 (CQ_STORE_UNIT_SIZE, ConsumeQueue 5.5.0):
+//
+//	offset  size  name      meaning
+//	0       8     position  of the record in the log
+//	8       4     size      of the whole record; 0 = free space; 2147483647 = pre-blank: the offset is occupied, no record
+//	12      8     tagsCode  hash of TAGS, sign-extended; delivery time in SCHEDULE_TOPIC_XXXX
+//
+// # Positions of the log
+//
+//	flushed   <= wrote <= touched <= allocated
+//	durable      complete    pages present    blocks on disk
+//
+// Append never passes allocated: a store into a mapped page without a block is SIGBUS on a full disk. Confirmed is flushed
+// in SYNC_FLUSH and wrote otherwise; nothing behind it may become visible.
+//
+// # Goroutines
+//
+//	allocator  makes the log's files ahead, the only writer of the file table while the store runs
+//	toucher    populates the pages of a small window ahead of the write position (not with writeWithoutMmap)
+//	ticker     once a second: disk space, hot window, unmapping, idle rings, checkpoint file
+//
+// Append, Sync, AppendUnits, FlushQueues and all readers run on their callers' goroutines.
+//
+// # Locks, in the order they may be taken
+//
+//	Store.queueSyncMu   one FlushQueues at a time
+//	Queue.writeMu       the queue's files: AppendUnits, FlushQueues
+//	CommitLog.syncMu    one Sync at a time
+//	CommitLog.mu        the append lock: write position, next offsets of all queues
+//	queueTable.mu       making a queue
+//	leaves: CommitLog.gateMu, allocator.mu, Queue.ringMu, Store.dirtyMu, checkpoint.mu, fileCache.mu
+//
+// Readers of positions, files and queues take no lock; what they read is published by atomics (each says what). A queue's
+// maximum is stored after its units are in the file and in memory.
+//
+// # What survives
+//
+//	                        kill -9   power cut, ASYNC_FLUSH          power cut, SYNC_FLUSH
+//	appended                yes       what was synced or written back what was synced
+//	synced (Sync returned)  yes       yes                             yes
+//	units of a queue        yes       rebuilt from the log            rebuilt from the log
+//
+// kill -9 in the middle of an append leaves a record whose size is 0: its size is written last.
+//
+// # Recovery
+//
+// After a clean stop (no abort file) the scan begins at the record of the newest queue entry. After a crash it begins at the
+// newest file that begins at or before the checkpoint's logicsPhysicalOffset (older checkpoints: whose first record is not
+// newer than logicsMsgTimestamp), earlier if a queue turns out to lack entries before that. Every record is checked:
+// lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
+// the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: the queue offset
+// of a damaged record is kept by a pre-blank unit. In SYNC_FLUSH what follows the durable mark is written and synced once
+// more before anything becomes visible, for after a failed sync the kernel may take pages for clean that never reached the
+// disk. Next offsets are right when Open returns; dispatch then fills the queues from RedispatchFrom.
+//
+// Assumptions about disks: a sector of 512 bytes is written whole or not at all; a sync that returned covers what was
+// written before it; SyncDir makes names durable; of what was not synced any page may be there or not.
 package store

@@ -55,7 +55,6 @@ func settingsOf(c *config.Config) (settings, error) {
 		recordBytesMax: int64(c.MaxMessageSize) + recordOverheadMax,
 		syncFlush:      c.SyncFlushed(),
 		direct:         c.WriteWithoutMmap,
-		randomReads:    !c.DataReadAheadEnable,
 		checkCRC:       c.CheckCRCOnRecover,
 		warnPct:        c.DiskSpaceWarningLevelRatio,
 		forcePct:       min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),

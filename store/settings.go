@@ -10,10 +10,9 @@ type settings struct {
 	queueFileBytes int64 // mappedFileSizeConsumeQueue, a multiple of unitBytes
 	recordBytesMax int64 // maxMessageSize + recordOverheadMax
 
-	syncFlush   bool // flushDiskType=SYNC_FLUSH
-	direct      bool // writeWithoutMmap
-	randomReads bool // dataReadAheadEnable=false
-	checkCRC    bool // checkCRCOnRecover
+	syncFlush bool // flushDiskType=SYNC_FLUSH
+	direct    bool // writeWithoutMmap
+	checkCRC  bool // checkCRCOnRecover
 
 	warnPct  int // diskSpaceWarningLevelRatio
 	forcePct int // diskSpaceCleanForciblyRatio
