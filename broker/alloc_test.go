@@ -1,0 +1,204 @@
+package broker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+	"peregrine/wire"
+)
+
+// allocMessages is how many messages each measurement sends.
+const allocMessages = 1_000_000
+
+// mallocsPerMessageMax is what one message may cost in all, over a real connection. Our own code allocates nothing per message;
+// what is left is gnet's: two per drain of a mailbox (Execute's closure and queue node), and the runtime's own.
+const mallocsPerMessageMax = 0.05
+
+// pipeline sends prepared frames over one connection, always inflight of them unanswered, and reads the answers without
+// looking further than their length. It allocates nothing once it runs.
+type pipeline struct {
+	conn     net.Conn
+	frames   []byte // inflight frames back to back
+	inflight int
+	in       []byte
+}
+
+func (p *pipeline) run(requests int) error {
+	have, pending := 0, 0
+	frameSize := len(p.frames) / p.inflight
+	for answered := 0; answered < requests; {
+		if n := min(p.inflight-pending, requests-answered-pending); n > 0 {
+			if _, err := p.conn.Write(p.frames[:n*frameSize]); err != nil {
+				return err
+			}
+			pending += n
+		}
+		n, err := p.conn.Read(p.in[have:])
+		if err != nil {
+			return err
+		}
+		have += n
+		at := 0
+		for have-at >= 4 {
+			size := 4 + int(binary.BigEndian.Uint32(p.in[at:]))
+			if have-at < size {
+				break
+			}
+			at += size
+			answered++
+			pending--
+		}
+		copy(p.in, p.in[at:have])
+		have -= at
+	}
+	return nil
+}
+
+// measure runs requests over 4 connections with inflight each and returns the growth of the runtime's Mallocs.
+func measure(t *testing.T, b *testBroker, requests, inflight int, frame func(conn int) []byte) uint64 {
+	t.Helper()
+	const conns = 4
+	pipes := make([]*pipeline, conns)
+	for i := range pipes {
+		conn, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		one := frame(i)
+		p := &pipeline{conn: conn, inflight: inflight, in: make([]byte, 4<<20)}
+		for range inflight {
+			p.frames = append(p.frames, one...)
+		}
+		pipes[i] = p
+	}
+	all := func(n int) {
+		var done sync.WaitGroup
+		for _, p := range pipes {
+			done.Go(func() {
+				if err := p.run(n); err != nil && err != io.EOF {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+	}
+	all(requests / conns / 10) // pools, rings and arenas grow to their size
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	all(requests / conns)
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+func TestSendAllocatesNothingEndToEnd(t *testing.T) {
+	messages := allocMessages
+	if testing.Short() {
+		messages /= 20
+	}
+	properties := "UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+	for _, mode := range []string{"flushDiskType=ASYNC_FLUSH", syncFlush} {
+		for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+			t.Run(fmt.Sprintf("%s %v", mode, enc), func(t *testing.T) {
+				shapes(t, func(t *testing.T, settings ...string) {
+					b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, mode, "mappedFileSizeCommitLog=1073741824")...)
+					dial(t, b.addr, enc).makeTopic("Alloc", 4)
+					body := make([]byte, 128)
+					mallocs := measure(t, b, messages, 32, func(conn int) []byte {
+						return wire.AppendSendRequestV2(nil, enc, 1, 0, sendHeader("Alloc", int32(conn), properties), body)
+					})
+					per := float64(mallocs) / float64(messages)
+					t.Logf("%d mallocs for %d messages: %.4f each", mallocs, messages, per)
+					if per > mallocsPerMessageMax {
+						t.Errorf("%.4f mallocs a message, at most %v are allowed", per, mallocsPerMessageMax)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestHotPullAllocatesNothingEndToEnd(t *testing.T) {
+	pulls := 100_000
+	if testing.Short() {
+		pulls /= 20
+	}
+	for _, size := range []int{128, 4096} { // copied answers, and answers written from the mapping
+		for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+			t.Run(fmt.Sprintf("%d B %v", size, enc), func(t *testing.T) {
+				b := startBroker(t, sysio.OS{}, t.TempDir(), "mappedFileSizeCommitLog=67108864")
+				c := dial(t, b.addr, enc)
+				c.makeTopic("Hot", 4)
+				body := make([]byte, size)
+				for q := range int32(4) {
+					for range 32 {
+						c.mustSend(sendHeader("Hot", q, "TAGS\x01TagA\x02"), body)
+					}
+					c.drain("Hot", q, 0, 32)
+				}
+				mallocs := measure(t, b, pulls, 4, func(conn int) []byte {
+					return wire.AppendPullRequest(nil, enc, wire.RequestPullMessage, 1, pullHeader("Hot", int32(conn), 0, "TagA"))
+				})
+				per := float64(mallocs) / float64(pulls)
+				t.Logf("%d mallocs for %d pulls of 32: %.4f each", mallocs, pulls, per)
+				if per > mallocsPerMessageMax {
+					t.Errorf("%.4f mallocs a pull, at most %v are allowed", per, mallocsPerMessageMax)
+				}
+			})
+		}
+	}
+}
+
+// The parts of the send path, function by function.
+func TestSendPathFunctionsAllocateNothing(t *testing.T) {
+	b := startBroker(t, sysio.OS{}, t.TempDir(), "mappedFileSizeCommitLog=1073741824")
+	dial(t, b.addr, wire.EncodingJSON).makeTopic("Func", 4)
+	properties := "UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+	for name, text := range map[string]string{"as Java sends": properties, "without UNIQ_KEY": "TAGS\x01TagA\x02", "to rewrite": properties + "CLUSTER\x01x\x02", "none": ""} {
+		for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+			frame := wire.AppendSendRequestV2(nil, enc, 1, 0, sendHeader("Func", 1, text), make([]byte, 128))[4:]
+			var d wire.Decoder
+			var cmd wire.Command
+			var turn sendTurn
+			turn.uniqIDs = b.newUniqIDs()
+			var out []byte
+			from := sender{host: message.HostOf(b.server.Addrs()[0]), opaque: 1, enc: enc}
+			got := testing.AllocsPerRun(1000, func() {
+				if err := d.Decode(frame, &cmd); err != nil {
+					t.Fatal(err)
+				}
+				if how, r := b.admitSend(&turn, &cmd, from); how != admitted {
+					t.Fatal(r)
+				}
+				b.announce(b.store.Append(turn.messages))
+				out = b.appendSendAnswer(out[:0], &turn, &turn.pending[0], wire.ResponseSuccess)
+				turn.reset()
+			})
+			if got != 0 {
+				t.Errorf("%s, %v: %v allocations a send", name, enc, got)
+			}
+		}
+	}
+	var p sendProperties
+	if got := testing.AllocsPerRun(1000, func() { p.scan([]byte(properties)) }); got > 1 { // the conversion in this line
+		t.Errorf("scan: %v allocations", got)
+	}
+	waitUntil(t, func() bool { return b.dispatcher.BehindBytes() == 0 })
+}
+
+func waitUntil(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited too long")
+		}
+	}
+}
