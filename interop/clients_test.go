@@ -1,0 +1,185 @@
+package interop
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var javaScenarios = []string{"send", "topics", "bodies", "compressed", "push-one", "push-two", "broadcast", "tags", "consumer-restart",
+	"consumer-first", "pull", "lite"}
+
+// The Go client wants topics to exist before it consumes, and has one pull consumer only.
+var goScenarios = []string{"send", "topics", "bodies", "compressed", "push-one", "push-two", "broadcast", "tags", "consumer-restart", "pull"}
+
+var nodeScenarios = []string{"push-one", "compressed", "tags", "consumer-restart"}
+
+func TestJavaClient494(t *testing.T) { javaSuite(t, "4.9.4") }
+func TestJavaClient550(t *testing.T) { javaSuite(t, "5.5.0") }
+
+// javaSuite runs everything with JSON headers and again with binary ones. The compressions differ so that all three travel.
+func javaSuite(t *testing.T, version string) {
+	t.Parallel()
+	suite := "java-" + version
+	classPath := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath(version) })
+	encodings := []struct {
+		name    string
+		options []string
+	}{
+		{"json", []string{"-Drocketmq.message.compressType=ZLIB"}},
+		{"binary", []string{"-Drocketmq.serialize.type=ROCKETMQ", "-Drocketmq.message.compressType=" + map[string]string{"4.9.4": "LZ4", "5.5.0": "ZSTD"}[version]}},
+	}
+	for _, s := range matrix() {
+		for _, encoding := range encodings {
+			t.Run(s.name+"/"+encoding.name, func(t *testing.T) {
+				t.Parallel()
+				broker := startBroker(t, s, false)
+				runScenarios(t, javaClient(version, classPath, encoding.options...), broker, nil, javaScenarios...)
+			})
+		}
+	}
+}
+
+func TestGoClient(t *testing.T) {
+	t.Parallel()
+	binary := need(t, "go", func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	for _, s := range matrix() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			runScenarios(t, goClient(binary), startBroker(t, s, false), nil, goScenarios...)
+		})
+	}
+}
+
+func TestNodeClient(t *testing.T) {
+	t.Parallel()
+	script := need(t, "node", bed.tools.NodeProgram)
+	for _, s := range matrix() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			broker := startBroker(t, s, false)
+			run := newRun()
+			// This client fails on the first send into a topic without a route, on the original too.
+			for _, scenario := range nodeScenarios {
+				if err := createTopic(broker.Addr(), fmt.Sprintf("%s-t-%s", scenario, run), 4); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := nodeClient(script).start(t, broker, run, nodeScenarios...)
+			r.finish()
+			for _, scenario := range nodeScenarios {
+				t.Run(scenario, func(t *testing.T) { complain(t, verdict(scenario, r.Of(scenario), expectation())) })
+			}
+			r.explain()
+		})
+	}
+}
+
+// All clients and both header encodings on one topic (case W04): everybody gets everything, byte for byte.
+func TestClientsReadEachOther(t *testing.T) {
+	t.Parallel()
+	const suite = "exchange"
+	old := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("4.9.4") })
+	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
+	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	script := need(t, suite, bed.tools.NodeProgram)
+	clients := map[string]client{
+		"old-json":       javaClient("4.9.4", old),
+		"old-binary":     javaClient("4.9.4", old, "-Drocketmq.serialize.type=ROCKETMQ"),
+		"current-json":   javaClient("5.5.0", current),
+		"current-binary": javaClient("5.5.0", current, "-Drocketmq.serialize.type=ROCKETMQ"),
+		"go":             goClient(binary),
+		"node":           nodeClient(script),
+	}
+	for _, s := range matrix() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			broker := startBroker(t, s, false)
+			run := newRun()
+			if err := createTopic(broker.Addr(), "exchange-"+run, 6); err != nil {
+				t.Fatal(err)
+			}
+			processes := map[string]*running{}
+			for name, c := range clients {
+				processes[name] = c.start(t, broker, run, "self="+name, fmt.Sprintf("peers=%d", len(clients)), "exchange")
+			}
+			transcripts := map[string][]Event{}
+			for name, r := range processes {
+				r.finish()
+				transcripts[name] = r.Of("exchange")
+			}
+			complain(t, exchanged(transcripts))
+			for _, r := range processes {
+				r.explain()
+			}
+		})
+	}
+}
+
+// maxMessageSize is the operator's: the refusal must quote the configured limit, not the usual one (case W05).
+func TestConfiguredBodyLimit(t *testing.T) {
+	t.Parallel()
+	const suite = "body-limit"
+	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
+	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	s := matrix()[0]
+	values := map[string]string{"maxMessageSize": "65536"}
+	for key, value := range s.values {
+		values[key] = value
+	}
+	broker := startBroker(t, settings{s.name, values}, true)
+	for _, c := range []client{javaClient("5.5.0", current), goClient(binary)} {
+		t.Run(c.name, func(t *testing.T) { runScenarios(t, c, broker, []string{"limit=65536"}, "bodies") })
+	}
+}
+
+func TestMqadmin494(t *testing.T) { mqadminSuite(t, "4.9.4") }
+func TestMqadmin550(t *testing.T) { mqadminSuite(t, "5.5.0") }
+
+// mqadminSuite runs the tool as an operator would: exit code 0 and data that is right. The tool exits with 0 after most
+// failures as well, so the data is what counts.
+func mqadminSuite(t *testing.T, version string) {
+	t.Parallel()
+	classPath := need(t, "mqadmin-"+version, func() (string, error) { return bed.tools.ClientClassPath(version) })
+	broker := startBroker(t, matrix()[0], false)
+	home := t.TempDir()
+	if err := writeToolsLogging(home); err != nil {
+		t.Fatal(err)
+	}
+	admin := func(arguments ...string) string {
+		t.Helper()
+		var out strings.Builder
+		line := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + home, "-Drocketmq.home.dir=" + home,
+			"-cp", classPath, "org.apache.rocketmq.tools.command.MQAdminStartup"}
+		line = append(append(line, arguments...), "-n", broker.NameServer())
+		p, err := StartProcess("mqadmin", filepath.Join(home, "mqadmin.log"), command(home, "java", line...), func(l []byte) {
+			out.Write(l)
+			out.WriteByte('\n')
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(clientMax); err != nil {
+			t.Errorf("mqadmin %v: %v\n%s", arguments, err, LogTail(p.LogFile))
+		}
+		return out.String()
+	}
+	expect := func(out string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("mqadmin's output lacks %q:\n%s", part, out)
+			}
+		}
+	}
+	topic, other := "admin-"+newRun(), "admin-"+newRun()
+	expect(admin("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "7", "-w", "5"), "create topic to "+broker.Addr()+" success",
+		"readQueueNums=7", "writeQueueNums=5")
+	expect(admin("updateTopic", "-b", broker.Addr(), "-t", other), "create topic to "+broker.Addr()+" success", "readQueueNums=8")
+	route := strings.NewReplacer(" ", "", "\t", "", "\n", "").Replace(admin("topicRoute", "-t", topic))
+	expect(route, broker.Addr(), `"readQueueNums":7`, `"writeQueueNums":5`, `"perm":6`, `"cluster":"DefaultCluster"`)
+	expect(admin("topicList"), topic+"\n", other+"\n", templateTopic+"\n")
+	expect(admin("topicList", "-c"), "DefaultCluster", topic)
+	expect(admin("clusterList"), "DefaultCluster", broker.Addr(), "broker-a")
+}
