@@ -344,7 +344,10 @@ func TestReadsStayInside(t *testing.T) {
 		phy message.PhyOffset
 		n   int
 		ok  bool
-	}{{0, 10, true}, {end - 10, 10, true}, {end - 10, 11, false}, {end, 0, true}, {end, 1, false}, {testSegment - 5, 5, true}, {testSegment - 5, 6, false}, {-1, 4, false}, {0, -1, false}, {1 << 62, 1, false}} {
+	}{
+		{0, 10, true}, {end - 10, 10, true}, {end - 10, 11, false}, {end, 0, true}, {end, 1, false},
+		{testSegment - 5, 5, true}, {testSegment - 5, 6, false}, {-1, 4, false}, {0, -1, false}, {1 << 62, 1, false},
+	} {
 		if got := s.Slice(c.phy, c.n); (got != nil) != c.ok || len(got) > 0 && len(got) != c.n {
 			t.Errorf("Slice(%d, %d) has %d bytes", c.phy, c.n, len(got))
 		}
