@@ -48,6 +48,14 @@ func (x *FaultFS) takeBlock(f *memFile, page int64) error {
 	return nil
 }
 
+// freeBlock takes the block of one page. The caller holds mu.
+func (x *FaultFS) freeBlock(f *memFile, page int64) {
+	if f.hasBlock(page) {
+		f.blocks[page>>6] &^= 1 << (page & 63)
+		x.blocks--
+	}
+}
+
 // freeBlocks takes the blocks of all pages from the given one on. The caller holds mu.
 func (x *FaultFS) freeBlocks(f *memFile, from int64) {
 	for i := range f.blocks {
@@ -129,7 +137,7 @@ func (h *faultFile) run(op Op, off, n int64, do func() error) error {
 	err := call.err()
 	if err == nil {
 		h.fs.mu.Lock()
-		if err = h.check(op&(OpWrite|OpTruncate|OpAllocate) != 0); err == nil {
+		if err = h.check(op&(OpWrite|OpTruncate|OpAllocate|OpPunch) != 0); err == nil {
 			err = do()
 		}
 		h.fs.mu.Unlock()
@@ -232,6 +240,28 @@ func (h *faultFile) Allocate(off, n int64) error {
 		if off+n > int64(len(h.file.data)) {
 			return h.fs.setSize(h.file, off+n)
 		}
+		return nil
+	})
+}
+
+// PunchHole zeroes the range and gives back the blocks of the pages that lie in it as a whole, as the method of real files does.
+func (h *faultFile) PunchHole(off, n int64) error {
+	return h.run(OpPunch, off, n, func() error {
+		if off < 0 || n <= 0 || off+n < off {
+			return ErrRange
+		}
+		end := min(off+n, int64(len(h.file.data)))
+		if off >= end {
+			return nil
+		}
+		clear(h.file.data[off:end])
+		for page := off / PageSize; page*PageSize < end; page++ {
+			delete(h.file.lost, page)
+			if page*PageSize >= off && (page+1)*PageSize <= off+n {
+				h.fs.freeBlock(h.file, page)
+			}
+		}
+		h.file.modTime = h.fs.clock()
 		return nil
 	})
 }

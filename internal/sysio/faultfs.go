@@ -46,7 +46,7 @@ import (
 // # Space
 //
 // Pages get blocks by Allocate and by WriteAt; both fail with ENOSPC when SetCapacity is reached, WriteAt after writing what
-// fitted. Truncate gives no blocks. Storing through a mapping into a page without blocks cannot be refused here; CheckSpace
+// fitted. PunchHole and a shorter Truncate give blocks back; a longer Truncate takes none. Storing through a mapping into a page without blocks cannot be refused here; CheckSpace
 // finds it afterwards, for on a full disk it would have been the end of the process.
 //
 // # Not modelled

@@ -30,13 +30,14 @@ const (
 	OpStat
 	OpUsage
 	OpLock
+	OpPunch // PunchHole
 
 	// OpContentSync is every operation that makes bytes durable.
 	OpContentSync = OpSync | OpDatasync | OpSyncRange
 )
 
 var opNames = [...]string{"open", "read", "write", "truncate", "allocate", "fsync", "fdatasync", "msync", "syncdir", "mmap", "populate",
-	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock"}
+	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock", "punch"}
 
 func (o Op) String() string {
 	var names []string

@@ -1,46 +1,45 @@
 package sysio
 
 import (
+	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 )
 
-func TestPunchHoleReadsAsZeros(t *testing.T) {
-	f, err := OS{}.OpenFile(filepath.Join(t.TempDir(), "x"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	content := make([]byte, 3*PageSize)
-	for i := range content {
-		content[i] = 7
-	}
-	if _, err := f.WriteAt(content, 0); err != nil {
-		t.Fatal(err)
-	}
-	err = f.(interface{ PunchHole(off, n int64) error }).PunchHole(100, 2*PageSize)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return // the file system of the temporary folder cannot
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, len(content))
-	if _, err := f.ReadAt(got, 0); err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range got {
-		want := byte(7)
-		if i >= 100 && i < 100+2*PageSize {
-			want = 0
+func TestPunchHoleReadsAsZerosAndGivesBlocksBack(t *testing.T) {
+	eachFS(t, func(t *testing.T, fsys FS, dir string) {
+		f := create(t, fsys, filepath.Join(dir, "f"), string(bytes.Repeat([]byte{7}, 4*PageSize)))
+		defer f.Close()
+		p := f.(interface{ PunchHole(off, n int64) error })
+		err := p.PunchHole(100, 2*PageSize)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return // the file system of the temporary folder cannot
 		}
-		if c != want {
-			t.Fatalf("byte %d is %d, want %d", i, c, want)
+		must(t, err)
+		got := content(t, fsys, f.Name())
+		if len(got) != 4*PageSize {
+			t.Fatalf("%d bytes", len(got))
 		}
-	}
-	if size, _ := f.Size(); size != int64(len(content)) {
-		t.Fatalf("size %d", size)
-	}
+		for i, c := range []byte(got) {
+			if zero := i >= 100 && i < 100+2*PageSize; zero != (c == 0) {
+				t.Fatalf("byte %d is %d", i, c)
+			}
+		}
+		if err := p.PunchHole(0, 0); !errors.Is(err, ErrRange) {
+			t.Errorf("an empty hole: %v", err)
+		}
+		if x, ok := fsys.(*FaultFS); ok {
+			// One whole page lies in the hole; the others keep their blocks.
+			if u, _ := x.DiskUsage("/"); u.Used != 3*PageSize {
+				t.Errorf("%d bytes used", u.Used)
+			}
+			must(t, f.Datasync())
+			must(t, x.SyncDir(dir))
+			must(t, x.SyncDir("/"))
+			if at(t, x.PowerCut(nil), f.Name(), 200, 2) != "\x00\x00" {
+				t.Error("the hole is not durable after a sync")
+			}
+		}
+	})
 }
