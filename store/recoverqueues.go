@@ -196,18 +196,6 @@ func (r *recovery) cutQueues(end message.PhyOffset) error {
 	return err
 }
 
-// cutUntrusted takes away the units of everything that is dispatched anew after a crash. They may be torn (a unit does not
-// lie in one sector) or, after kill -9, whole but not durable, with a file whose name is not either; dispatch would pass
-// over them because they are there, and the checkpoint would then move past what the next power cut takes away.
-func (r *recovery) cutUntrusted() error {
-	var queues []*Queue
-	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
-	return r.parallel(len(queues), func(i int) error {
-		_, err := r.cutQueue(queues[i], r.report.RedispatchFrom)
-		return err
-	})
-}
-
 func (r *recovery) cutQueue(q *Queue, end message.PhyOffset) (int64, error) {
 	if u, ok := r.lastUnit(q); !ok || u.Phy < end {
 		return 0, nil
@@ -232,13 +220,8 @@ func (r *recovery) cutQueue(q *Queue, end message.PhyOffset) (int64, error) {
 			break
 		}
 	}
-	cut, limit := q.Max()-keep, q.Max()
-	if over := limit % q.store.unitsPerFile(); over != 0 {
-		limit += q.store.unitsPerFile() - over
-	}
-	r.setEnd(q, keep)
-	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
-	return int64(cut), r.clearUnits(q, keep, limit)
+	cut := q.Max() - keep
+	return int64(cut), r.cutAt(q, keep)
 }
 
 // clearUnits makes [from, limit) empty: the rest of the file that holds from is zeroed, later files are deleted.

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"peregrine/internal/message"
+)
+
+// sectorBytes is what a disk writes as a whole.
+const sectorBytes = 512
+
+// cutUntrusted takes away the units of everything that is dispatched anew after a crash: those that name a record at or behind
+// RedispatchFrom, and what a power cut made of them. They may be missing or torn (a unit does not always lie in one sector)
+// or, after kill -9, whole but not durable, in a file whose name is not either. Dispatch would pass over them because they
+// are there, and the checkpoint would then move past what the next power cut takes away. What lies in front of
+// them was synced, with its names, before the checkpoint moved there.
+func (r *recovery) cutUntrusted() error {
+	var queues []*Queue
+	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
+	return r.parallel(len(queues), func(i int) error { return r.cutUntrustedUnits(queues[i]) })
+}
+
+// cutUntrustedUnits walks back from the end of the queue to the newest unit that can be trusted; so can all before it.
+func (r *recovery) cutUntrustedUnits(q *Queue) error {
+	buf := make([]Unit, unitChunk)
+	perFile := q.store.unitsPerFile()
+	keep := q.Max()
+	for keep > q.Min() {
+		from := max(keep-unitChunk, q.Min(), (keep-1)-(keep-1)%perFile)
+		n, err := q.readUnits(buf[:keep-from], from, keep)
+		if err != nil {
+			return err
+		}
+		for n > 0 {
+			ok, err := r.trusted(q, from+message.QueueOffset(n-1), buf[n-1])
+			if err != nil {
+				return err
+			}
+			if ok {
+				break
+			}
+			n--
+		}
+		if keep = from + message.QueueOffset(n); n > 0 {
+			break
+		}
+	}
+	if keep == q.Max() {
+		return nil
+	}
+	return r.cutAt(q, keep)
+}
+
+// trusted tells whether a unit was durable at the last checkpoint. One that lies in two sectors, of which one may have stayed
+// behind, has to be confirmed by the record that it names.
+func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, error) {
+	if !u.valid() || u.IsPreBlank() || u.Phy >= r.report.RedispatchFrom {
+		return false, nil
+	}
+	if at := int64(offset) * unitBytes % q.store.set.queueFileBytes % sectorBytes; at+unitBytes <= sectorBytes {
+		return true, nil
+	}
+	table := r.s.log.files.Load()
+	if table.at(u.Phy) == nil {
+		return len(table.files) > 0 && u.Phy < table.files[0].start, nil // its file was deleted when it was old enough
+	}
+	sc := &logScanner{fsys: r.s.fsys, table: table}
+	defer sc.close()
+	v, err := sc.look(u.Phy)
+	if err != nil || v == recordNone || v == recordBlank {
+		return false, err
+	}
+	return sc.view.QueueOffset == offset && sc.view.QueueID == q.id && string(sc.view.Topic) == q.topic && sc.view.Size == u.Size &&
+		(sc.view.TagsCode() == u.Tags || q.topic == topicScheduled), nil
+}
+
+// topicScheduled has tags codes that are times (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC).
+const topicScheduled = "SCHEDULE_TOPIC_XXXX"
+
+// cutAt ends the queue at keep. The files are cleared now and synced with the next flush of the queues, thus before the
+// checkpoint moves: units that came back after a power cut would name whatever record lies at their position by then.
+func (r *recovery) cutAt(q *Queue, keep message.QueueOffset) error {
+	limit := q.Max()
+	if over := limit % q.store.unitsPerFile(); over != 0 {
+		limit += q.store.unitsPerFile() - over
+	}
+	r.setEnd(q, keep)
+	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
+	q.synced = max(message.QueueOffset(q.firstFile/unitBytes), keep-1)
+	q.newNames = true
+	if !q.dirty {
+		q.dirty = true
+		q.store.noteDirty(q)
+	}
+	if err := r.clearUnits(q, keep, limit); err != nil {
+		return err
+	}
+	if keep > q.synced {
+		return nil
+	}
+	return q.syncFile(q.firstFile) // nothing is left in it, so the flush would pass it over
+}
