@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -63,9 +64,11 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// fail prints one line that says what is wrong, and what to do where that is known.
+// fail prints a line for each thing that is wrong, with what to do where that is known.
 func fail(stderr io.Writer, code int, err error) int {
-	fmt.Fprintf(stderr, "peregrine: %v\n", err)
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "peregrine: %s\n", line)
+	}
 	return code
 }
 
@@ -115,8 +118,8 @@ func (s *service) run(stdout io.Writer) (code int, err error) {
 	stopped := false
 	defer func() {
 		if !stopped {
-			s.broker.Stop(0)
-			_ = s.store.Close(false) // the start failed for another reason, which is reported
+			// The start failed for another reason, which is reported; the directory need not look as after a crash.
+			_ = s.store.Close(s.broker.Stop(time.Second))
 		}
 	}()
 	if code, err := s.listen(); err != nil {

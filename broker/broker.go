@@ -285,6 +285,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 	if err := server.Start(ctx); err != nil {
 		b.control.stop()
 		b.cold.stop()
+		b.server = nil // Stop has nothing more to end than what Recover began
 		return err
 	}
 	go b.keepTime()

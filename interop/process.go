@@ -81,6 +81,9 @@ func (p *Process) Say(line string) error {
 	return err
 }
 
+// Pid is the child's process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Ended is closed when the child has ended and all its output was taken.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
