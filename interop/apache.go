@@ -11,7 +11,11 @@ import (
 	"time"
 )
 
-const apacheStartMax = 2 * time.Minute // seconds on an idle machine
+// Both take seconds on an idle machine.
+const (
+	apacheStartMax = 2 * time.Minute
+	apacheStopMax  = 2 * time.Minute
+)
 
 // shippedBrokerConf is what conf/broker.conf of the original's release says, key by key.
 func shippedBrokerConf() map[string]string {
@@ -114,7 +118,7 @@ func (a *Apache) Start() error {
 
 // Stop ends the broker by the signal, then its name server, which has nothing to lose, by SIGKILL.
 func (a *Apache) Stop(signal syscall.Signal) error {
-	err := a.broker.Stop(signal, stopGrace)
+	err := a.broker.Stop(signal, apacheStopMax)
 	a.nameServer.kill()
 	return err
 }

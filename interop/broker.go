@@ -25,7 +25,7 @@ type Broker interface {
 }
 
 const (
-	stopGrace         = 30 * time.Second
+	peregrineStopMax  = 30 * time.Second
 	peregrineStartMax = 20 * time.Second // far above its own promise; the harness only wants to end
 )
 
@@ -115,7 +115,7 @@ func (p *Peregrine) Start() error {
 }
 
 func (p *Peregrine) Stop(signal syscall.Signal) error {
-	err := p.process.Stop(signal, stopGrace)
+	err := p.process.Stop(signal, peregrineStopMax)
 	if err == nil && signal == syscall.SIGTERM && p.process.ExitCode() != 0 {
 		return fmt.Errorf("peregrine ended with code %d after SIGTERM", p.process.ExitCode())
 	}
