@@ -51,15 +51,17 @@ func (u Unit) valid() bool { return u.Phy >= 0 && u.Size > 0 }
 // When it returns nil the units are in the file (not durable: FlushQueues), in memory, and visible. After an error nothing
 // became visible and the same call may be made again.
 //
-// Units that no queue can take are left out, with a line in the log and a count in DroppedUnits: their topic cannot name a
-// directory, or their offset is so far off that only a damaged record can hold it. Append accepts no such record.
+// ErrBadTopic and ErrQueueGap tell of units that no queue can take, however often it is tried: the topic cannot name a
+// directory, or the offset is so far off that only a damaged record can hold it. Append accepts no such record.
 func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
+	if q.badTopic {
+		return fmt.Errorf("%w: %q", ErrBadTopic, q.topic)
+	}
 	q.writeMu.Lock()
 	defer q.writeMu.Unlock()
 	end := q.Max()
-	if q.badTopic || first < 0 || (first-end > preBlankUnitsMax && q.firstFile >= 0) {
-		q.store.dropUnits(q, first, units)
-		return nil
+	if first < 0 || (first-end > preBlankUnitsMax && q.firstFile >= 0) {
+		return fmt.Errorf("%w: %s-%d: the queue ends at %d, a unit has %d", ErrQueueGap, q.topic, q.id, end, first)
 	}
 	if skip := end - first; skip > 0 {
 		if int64(skip) >= int64(len(units)) {

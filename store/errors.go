@@ -29,7 +29,7 @@ var (
 	ErrWriteFailed = errors.New("store: write failed")
 	// ErrOutOfRange says that a position or offset is not in the log or queue.
 	ErrOutOfRange = errors.New("store: position out of range")
-	// ErrQueueGap says that a unit's offset lies so far behind the end of its queue that it cannot be right.
+	// ErrQueueGap says that a unit's offset is so far from the end of its queue that only a damaged record can hold it.
 	ErrQueueGap = errors.New("store: queue offset jumps")
 	// ErrRefused is what every error is that refuses a directory; nothing was changed on disk.
 	ErrRefused = errors.New("store: directory refused")

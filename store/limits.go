@@ -59,8 +59,6 @@ const (
 	queueShardCount = 256
 	// preBlankUnitsMax bounds the gap that AppendUnits fills in front of a unit: a damaged queue offset must not fill the disk.
 	preBlankUnitsMax = 3_000_000
-	// droppedLinesMax bounds the log lines about units without a place.
-	droppedLinesMax = 100
 	// unitChunk is how many units are encoded for one pwrite.
 	unitChunk = 2048
 	// topicNameBytesMax is the longest name of a directory entry.
@@ -91,6 +89,7 @@ const (
 	recoverWorkersMax = 8
 	// progressInterval is how often the progress callback is called.
 	progressInterval = time.Second
-	// damagedListMax bounds RecoveryReport.Damaged; further ones are only counted.
-	damagedListMax = 1000
+	// damagedListMax bounds RecoveryReport.Damaged, damagedLinesMax the log lines about it; further ones are only counted.
+	damagedListMax  = 10_000
+	damagedLinesMax = 100
 )

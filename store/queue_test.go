@@ -163,15 +163,12 @@ func TestGapsKeepOffsets(t *testing.T) {
 		}
 	}
 	for _, at := range []message.QueueOffset{1 << 60, -5} {
-		if err := q.AppendUnits(at, numbered(0, 1)); err != nil || q.Max() != 451 {
+		if err := q.AppendUnits(at, numbered(0, 1)); !errors.Is(err, ErrQueueGap) || q.Max() != 451 {
 			t.Errorf("offset %d: %v, max %d", at, err, q.Max())
 		}
 	}
-	if err := s.Queue("../x", 0).AppendUnits(0, numbered(0, 1)); err != nil {
+	if err := s.Queue("../x", 0).AppendUnits(0, numbered(0, 1)); !errors.Is(err, ErrBadTopic) {
 		t.Error(err)
-	}
-	if s.DroppedUnits() != 3 {
-		t.Errorf("%d dropped", s.DroppedUnits())
 	}
 }
 

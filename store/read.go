@@ -31,18 +31,6 @@ func (l *CommitLog) Slice(phy message.PhyOffset, n int) []byte {
 	return v.data[at : at+int64(n) : at+int64(n)]
 }
 
-// SliceTo returns what lies between phy and limit in the file of phy, out of the mapping; nil when phy is not mapped. The
-// rules of Slice hold.
-// hot: 0 allocs, no locks
-func (l *CommitLog) SliceTo(phy, limit message.PhyOffset) []byte {
-	limit = min(limit, l.Wrote())
-	f := l.files.Load().at(phy)
-	if f == nil || phy >= limit {
-		return nil
-	}
-	return l.Slice(phy, int(min(limit, f.end())-phy))
-}
-
 // IsHot tells whether the page of phy is taken to be in memory: the position was written or scanned in this run and lies in
 // the window behind the write position that the machine's available memory allows. A guess, refreshed every second.
 // hot: 0 allocs, no locks

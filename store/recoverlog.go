@@ -289,10 +289,11 @@ func (r *recovery) noteDamaged(d *suspect) {
 	r.report.DamagedCount++
 	if len(r.report.Damaged) < damagedListMax {
 		r.report.Damaged = append(r.report.Damaged, d.DamagedRange)
+	}
+	if r.report.DamagedCount <= damagedLinesMax {
 		r.logger.Warn("damaged part of the log stepped over", "position", int64(d.Phy), "bytes", d.Bytes, "reason", d.Reason)
 	}
 	if !d.isRecord {
-		r.s.skips[d.Phy] = d.Phy + message.PhyOffset(d.Bytes)
 		return
 	}
 	r.s.damaged[d.Phy] = true

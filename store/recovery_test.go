@@ -173,8 +173,8 @@ func TestDamagedHeaderSkipsToTheNextFile(t *testing.T) {
 	if s.Wrote() != end || r.DamagedCount != 1 {
 		t.Errorf("end %d, was %d; %d damaged", s.Wrote(), end, r.DamagedCount)
 	}
-	if to, ok := s.SkipDamage(testSegment); !ok || to != 2*testSegment {
-		t.Errorf("skip to %d, %v", to, ok)
+	if d := r.Damaged[0]; d.Phy != testSegment || d.Bytes != testSegment {
+		t.Errorf("damaged: %+v", d)
 	}
 	mustDispatch(t, s, r.RedispatchFrom)
 	if q := s.Queue("T", 0); q.Max() != max || q.Next() != max {

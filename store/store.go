@@ -42,12 +42,8 @@ type Store struct {
 	dirtyMu     sync.Mutex // the list; leaf
 	dirtyQueues []*Queue
 
-	// What recovery found damaged in the middle of the log: records, and parts without a readable record (from, to). Only
-	// read once Open has returned.
+	// Records that recovery found damaged in the middle of the log. Only read once Open has returned.
 	damaged map[message.PhyOffset]bool
-	skips   map[message.PhyOffset]message.PhyOffset
-
-	dropped atomic.Int64 // units left out by AppendUnits
 
 	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
 	diskFull, diskUnknown bool
@@ -116,8 +112,8 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	s := &Store{
 		fsys: fsys, set: set, logger: logger, lock: held,
 		queues: newQueueTable(), cold: newFileCache(openFilesMax), chunks: newChunkPool(),
-		damaged: map[message.PhyOffset]bool{}, skips: map[message.PhyOffset]message.PhyOffset{},
-		quit: make(chan struct{}),
+		damaged: map[message.PhyOffset]bool{},
+		quit:    make(chan struct{}),
 	}
 	s.log = newCommitLog(fsys, set, logger, now, s.cold)
 	if err := s.recover(lay, progress); err != nil {
@@ -171,9 +167,8 @@ func (s *Store) Flushed() message.PhyOffset   { return s.log.Flushed() }
 func (s *Store) Confirmed() message.PhyOffset { return s.log.Confirmed() }
 func (s *Store) MinPhy() message.PhyOffset    { return s.log.MinPhy() }
 
-// Slice, SliceTo, ReadAt and IsHot read the log, see CommitLog.
+// Slice, ReadAt and IsHot read the log, see CommitLog.
 func (s *Store) Slice(phy message.PhyOffset, n int) []byte           { return s.log.Slice(phy, n) }
-func (s *Store) SliceTo(phy, limit message.PhyOffset) []byte         { return s.log.SliceTo(phy, limit) }
 func (s *Store) ReadAt(b []byte, phy message.PhyOffset) (int, error) { return s.log.ReadAt(b, phy) }
 func (s *Store) IsHot(phy message.PhyOffset) bool                    { return s.log.IsHot(phy) }
 
@@ -197,23 +192,6 @@ func (s *Store) Queues(yield func(*Queue) bool) { s.queues.each(yield) }
 
 func (s *Store) unitsPerFile() message.QueueOffset {
 	return message.QueueOffset(s.set.queueFileBytes / unitBytes)
-}
-
-// SkipDamage returns where a reader of the log goes on that finds no record at phy: behind the damaged part that recovery
-// found there. ok is false when nothing is known about phy.
-func (s *Store) SkipDamage(phy message.PhyOffset) (next message.PhyOffset, ok bool) {
-	next, ok = s.skips[phy]
-	return next, ok
-}
-
-// DroppedUnits counts the records that found no place in a queue, see Queue.AppendUnits.
-func (s *Store) DroppedUnits() int64 { return s.dropped.Load() }
-
-func (s *Store) dropUnits(q *Queue, first message.QueueOffset, units []Unit) {
-	if n := s.dropped.Add(int64(len(units))); n <= droppedLinesMax && len(units) > 0 {
-		s.logger.Error("a record has no place in its queue: the topic cannot be stored or the queue offset is impossible",
-			"position", int64(units[0].Phy), "topic", q.topic, "queue", int32(q.id), "offset", int64(first), "end", int64(q.Max()))
-	}
 }
 
 // tickLoop does what is due once a second.
