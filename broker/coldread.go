@@ -94,7 +94,7 @@ func (r *coldReaders) lookUp(req *pullRequest, units []store.Unit, parts *[]part
 	}
 	t := r.broker.newTake(req)
 	found.next, found.status = req.offset, statusNoMatchedMessage
-	scanMax := req.scanMax()
+	scanMax := req.scanMax(r.broker)
 	for scanned := 0; scanned < scanMax && found.next < found.max && !t.full; {
 		n, err := req.queue.ReadUnits(units[:min(len(units), scanMax-scanned)], found.next)
 		if err != nil {

@@ -29,8 +29,8 @@ const (
 	// arenaKeepBytes is how much memory a loop keeps between turns for rewritten properties.
 	arenaKeepBytes = 1 << 20
 
-	// filterUnitsMax is how many ConsumeQueue units one pull looks at: maxFilterMessageSize (16000 bytes) / 20.
-	filterUnitsMax = 800
+	// unitBytes is the size of a ConsumeQueue unit, in which maxFilterMessageSize is counted.
+	unitBytes = 20
 
 	// copiedBodyMax is the largest answer body that is copied into the output buffer; larger ones are written from the
 	// mapping with one vectored write. Measured with `make bench-pull` later; below some 10 KB the copy wins.

@@ -253,7 +253,7 @@ func (b *Broker) lookUp(ls *loopState, r *pullRequest) lookup {
 	take := b.newTake(r)
 	found.next = r.offset
 	found.status = statusNoMatchedMessage
-	scanMax := r.scanMax()
+	scanMax := r.scanMax(b)
 	for scanned := 0; scanned < scanMax && found.next < found.max && !take.full; {
 		n, hot := r.queue.Units(ls.units[:min(unitsPerLook, scanMax-scanned)], found.next)
 		if !hot {
@@ -307,7 +307,7 @@ func (l lookup) settle(found bool) lookup {
 }
 
 // scanMax is how many units one pull may look at (maxFilterMessageSize bytes, or the messages asked for).
-func (r *pullRequest) scanMax() int { return max(filterUnitsMax, r.count) }
+func (r *pullRequest) scanMax(b *Broker) int { return max(b.cfg.MaxFilterMessageSize/unitBytes, r.count) }
 
 // take applies the limits of one answer (DefaultMessageStore.isTheBatchFull).
 type take struct {

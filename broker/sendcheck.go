@@ -60,6 +60,8 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message topic length over %d", topics.NameBytesMax))
 	}
 	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
+	case p.half && b.cfg.RejectTransactionMessage:
+		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending transaction message is forbidden")
 	case p.half, transaction == message.SysFlagTransactionPrepared, transaction == message.SysFlagTransactionRollback:
 		return refusalHalf
 	case p.delayed:

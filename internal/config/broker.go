@@ -24,10 +24,10 @@ type BrokerConfig struct {
 
 	TraceOn          bool   `key:"traceOn" default:"true" reload:"yes" doc:"told to producers: message traces are welcome"`
 	RegionId         string `key:"regionId" default:"DefaultRegion" doc:"told to producers with each answer"`
-	EnableDetailStat bool   `key:"enableDetailStat" default:"true" reload:"yes" doc:"statistics per topic and group"`
+	EnableDetailStat bool   `key:"enableDetailStat" default:"true" reload:"yes" pending:"statistics of consumers" doc:"statistics per topic and group"`
 
 	ChannelExpiredTimeout          int64 `key:"channelExpiredTimeout" default:"120000" unit:"ms" range:"1000..86400000" doc:"a client without heartbeat is forgotten after it"`
-	SubscriptionExpiredTimeout     int64 `key:"subscriptionExpiredTimeout" default:"600000" unit:"ms" range:"1000..2592000000" doc:"a subscription that nobody renews is forgotten after it"`
+	SubscriptionExpiredTimeout     int64 `key:"subscriptionExpiredTimeout" default:"600000" unit:"ms" range:"1000..2592000000" pending:"statistics of consumers" doc:"a subscription that nobody renews is forgotten after it"`
 	NotifyConsumerIdsChangedEnable bool  `key:"notifyConsumerIdsChangedEnable" default:"true" reload:"yes" doc:"tell a group when its members change"`
 	RealTimeNotifyConsumerChange   bool  `key:"realTimeNotifyConsumerChange" default:"true" reload:"yes" doc:"tell it at once, not in rounds"`
 	RejectPullConsumerEnable       bool  `key:"rejectPullConsumerEnable" default:"false" reload:"yes" doc:"refuse clients that only pull"`
@@ -43,12 +43,12 @@ type BrokerConfig struct {
 	ConsumerFallbehindThreshold        int64 `key:"consumerFallbehindThreshold" default:"17179869184" unit:"bytes" range:"0.." reload:"yes" pending:"slow groups" doc:"a group further behind is slow"`
 	DisableConsumeIfConsumerReadSlowly bool  `key:"disableConsumeIfConsumerReadSlowly" default:"false" reload:"yes" pending:"slow groups" doc:"slow groups may not consume"`
 
-	BrokerFastFailureEnable         bool  `key:"brokerFastFailureEnable" default:"true" reload:"yes" doc:"requests that waited too long are refused"`
-	WaitTimeMillsInSendQueue        int64 `key:"waitTimeMillsInSendQueue" default:"200" unit:"ms" range:"1..3600000" reload:"yes" doc:"too long for a send"`
-	WaitTimeMillsInPullQueue        int64 `key:"waitTimeMillsInPullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" doc:"for a pull"`
-	WaitTimeMillsInLitePullQueue    int64 `key:"waitTimeMillsInLitePullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" doc:"for a lite pull"`
-	WaitTimeMillsInHeartbeatQueue   int64 `key:"waitTimeMillsInHeartbeatQueue" default:"31000" unit:"ms" range:"1..3600000" reload:"yes" doc:"for a heartbeat"`
-	WaitTimeMillsInAdminBrokerQueue int64 `key:"waitTimeMillsInAdminBrokerQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" doc:"for an admin request"`
+	BrokerFastFailureEnable         bool  `key:"brokerFastFailureEnable" default:"true" reload:"yes" pending:"refusal by waiting time" doc:"requests that waited too long are refused"`
+	WaitTimeMillsInSendQueue        int64 `key:"waitTimeMillsInSendQueue" default:"200" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"too long for a send"`
+	WaitTimeMillsInPullQueue        int64 `key:"waitTimeMillsInPullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a pull"`
+	WaitTimeMillsInLitePullQueue    int64 `key:"waitTimeMillsInLitePullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a lite pull"`
+	WaitTimeMillsInHeartbeatQueue   int64 `key:"waitTimeMillsInHeartbeatQueue" default:"31000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a heartbeat"`
+	WaitTimeMillsInAdminBrokerQueue int64 `key:"waitTimeMillsInAdminBrokerQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for an admin request"`
 	StartAcceptSendRequestTimeStamp int64 `key:"startAcceptSendRequestTimeStamp" default:"0" unit:"epoch ms" range:"0.." reload:"yes" doc:"sends are refused before it"`
 
 	EnablePropertyFilter       bool `key:"enablePropertyFilter" default:"false" reload:"yes" pending:"SQL92 filters" doc:"subscriptions by SQL92"`

@@ -14,17 +14,17 @@ type StoreConfig struct {
 
 	FlushDiskType                     string `key:"flushDiskType" default:"ASYNC_FLUSH" values:"ASYNC_FLUSH|SYNC_FLUSH" important:"yes" doc:"SYNC_FLUSH answers a send when it is on the device"`
 	FlushIntervalCommitLog            int64  `key:"flushIntervalCommitLog" default:"500" unit:"ms" range:"1..3600000" reload:"yes" important:"yes" doc:"ASYNC_FLUSH: between two looks"`
-	FlushCommitLogTimed               bool   `key:"flushCommitLogTimed" default:"true" reload:"yes" important:"yes" doc:"ASYNC_FLUSH: sleep, do not wait for a wake-up"`
+	FlushCommitLogTimed               bool   `key:"flushCommitLogTimed" default:"true" reload:"yes" important:"yes" pending:"wake-up settings of the asynchronous flush" doc:"ASYNC_FLUSH: sleep, do not wait for a wake-up"`
 	FlushCommitLogLeastPages          int    `key:"flushCommitLogLeastPages" default:"4" unit:"pages of 4096 bytes" range:"0..262144" reload:"yes" doc:"ASYNC_FLUSH: less is left for later"`
 	FlushCommitLogThoroughInterval    int64  `key:"flushCommitLogThoroughInterval" default:"10000" unit:"ms" range:"1..3600000" reload:"yes" doc:"ASYNC_FLUSH: but no longer than this"`
-	WakeFlushWhenPutMessage           bool   `key:"wakeFlushWhenPutMessage" default:"false" reload:"yes" important:"yes" doc:"ASYNC_FLUSH: a send wakes the flusher"`
+	WakeFlushWhenPutMessage           bool   `key:"wakeFlushWhenPutMessage" default:"false" reload:"yes" important:"yes" pending:"wake-up settings of the asynchronous flush" doc:"ASYNC_FLUSH: a send wakes the flusher"`
 	SyncFlushTimeout                  int64  `key:"syncFlushTimeout" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" doc:"SYNC_FLUSH: a send waits so long for its sync"`
 	FlushIntervalConsumeQueue         int64  `key:"flushIntervalConsumeQueue" default:"1000" unit:"ms" range:"10..3600000" reload:"yes" doc:"between two looks at the queues"`
 	FlushConsumeQueueLeastPages       int    `key:"flushConsumeQueueLeastPages" default:"2" unit:"pages of 4096 bytes" range:"0..262144" reload:"yes" doc:"less of a queue is left for later"`
 	FlushConsumeQueueThoroughInterval int64  `key:"flushConsumeQueueThoroughInterval" default:"60000" unit:"ms" range:"10..86400000" reload:"yes" doc:"but no longer than this"`
 	WriteWithoutMmap                  bool   `key:"writeWithoutMmap" default:"false" important:"yes" doc:"append with pwrite and fdatasync, not through a mapping"`
 	DataReadAheadEnable               bool   `key:"dataReadAheadEnable" default:"true" doc:"false = tell the kernel that the log is read at random"`
-	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" doc:"an append that holds the lock longer makes sends refused"`
+	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"an append that holds the lock longer makes sends refused"`
 	CheckCRCOnRecover                 bool   `key:"checkCRCOnRecover" default:"true" doc:"recovery checks the bodies"`
 
 	MaxTransferBytesOnMessageInMemory int `key:"maxTransferBytesOnMessageInMemory" default:"262144" unit:"bytes" range:"1..16777216" reload:"yes" important:"yes" doc:"most of one pull, recent messages"`
@@ -36,12 +36,12 @@ type StoreConfig struct {
 	MaxMsgsNumBatch                   int `key:"maxMsgsNumBatch" default:"64" range:"1..65536" reload:"yes" pending:"message queries" doc:"most messages of a query by key"`
 	DefaultQueryMaxNum                int `key:"defaultQueryMaxNum" default:"32" range:"1..65536" reload:"yes" pending:"message queries" doc:"most messages of a query by unique key"`
 
-	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" reload:"yes" important:"yes" doc:"write the index of keys"`
-	MessageIndexSafe     bool `key:"messageIndexSafe" default:"false" important:"yes" doc:"after a crash go back far enough to complete the index"`
-	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" reload:"yes" doc:"the same as messageIndexEnable, for index files"`
-	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" reload:"yes" doc:"answer queries from index files"`
-	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" doc:"slots of an index file; fixed per directory"`
-	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" doc:"items of an index file; fixed per directory"`
+	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" reload:"yes" important:"yes" pending:"message queries" doc:"write the index of keys"`
+	MessageIndexSafe     bool `key:"messageIndexSafe" default:"false" important:"yes" pending:"message queries" doc:"after a crash go back far enough to complete the index"`
+	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" reload:"yes" pending:"message queries" doc:"the same as messageIndexEnable, for index files"`
+	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" reload:"yes" pending:"message queries" doc:"answer queries from index files"`
+	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" pending:"message queries" doc:"slots of an index file; fixed per directory"`
+	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" pending:"message queries" doc:"items of an index file; fixed per directory"`
 
 	FileReservedTime                 int64  `key:"fileReservedTime" default:"72" unit:"h" range:"1..8760000" reload:"yes" important:"yes" pending:"retention" doc:"files older than this are deleted"`
 	DeleteWhen                       string `key:"deleteWhen" default:"04" reload:"yes" important:"yes" pending:"retention" doc:"at these hours of the day, separated by ;"`
