@@ -203,7 +203,7 @@ func (b *Broker) openTables(o Options) (err error) {
 		return err
 	}
 	b.clients = clients.NewRegistry(clients.Options{
-		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange,
+		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange, ExpiredAfter: message.Millis(cfg.ChannelExpiredTimeout),
 		Notify: func(group string) bool {
 			g := b.groups.Find(group)
 			return cfg.NotifyConsumerIdsChangedEnable && g != nil && g.Config().NotifyConsumerIDsChangedEnable

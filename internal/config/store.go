@@ -24,7 +24,7 @@ type StoreConfig struct {
 	FlushConsumeQueueThoroughInterval int64  `key:"flushConsumeQueueThoroughInterval" default:"60000" unit:"ms" range:"10..86400000" reload:"yes" doc:"but no longer than this"`
 	WriteWithoutMmap                  bool   `key:"writeWithoutMmap" default:"false" important:"yes" doc:"append with pwrite and fdatasync, not through a mapping"`
 	DataReadAheadEnable               bool   `key:"dataReadAheadEnable" default:"true" doc:"false = tell the kernel that the log is read at random"`
-	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"an append that holds the lock longer makes sends refused"`
+	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"longest hold of the append lock"`
 	CheckCRCOnRecover                 bool   `key:"checkCRCOnRecover" default:"true" doc:"recovery checks the bodies"`
 
 	MaxTransferBytesOnMessageInMemory int `key:"maxTransferBytesOnMessageInMemory" default:"262144" unit:"bytes" range:"1..16777216" reload:"yes" important:"yes" doc:"most of one pull, recent messages"`
