@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -125,9 +126,7 @@ func TestConfiguredBodyLimit(t *testing.T) {
 	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
 	s := matrix()[0]
 	values := map[string]string{"maxMessageSize": "65536"}
-	for key, value := range s.values {
-		values[key] = value
-	}
+	maps.Copy(values, s.values)
 	broker := startBroker(t, settings{s.name, values}, true)
 	for _, c := range []client{javaClient("5.5.0", current), goClient(binary)} {
 		t.Run(c.name, func(t *testing.T) { runScenarios(t, c, broker, []string{"limit=65536"}, "bodies") })
@@ -142,7 +141,10 @@ func TestMqadmin550(t *testing.T) { mqadminSuite(t, "5.5.0") }
 func mqadminSuite(t *testing.T, version string) {
 	t.Parallel()
 	classPath := need(t, "mqadmin-"+version, func() (string, error) { return bed.tools.ClientClassPath(version) })
-	broker := startBroker(t, matrix()[0], false)
+	row := matrix()[0]
+	named := settings{row.name, map[string]string{"brokerName": "broker-a"}} // what the original's broker.conf says
+	maps.Copy(named.values, row.values)
+	broker := startBroker(t, named, false)
 	home := t.TempDir()
 	if err := writeToolsLogging(home); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
 // Package interop runs real, unmodified RocketMQ clients and tools against the built peregrine binary, or against the original
 // broker, as child processes, and judges what they saw.
 //
-// It knows nothing of peregrine's packages on purpose: whatever it asks a broker itself goes through a tiny Remoting client of
-// its own (remoting.go), so that a mistake in the code under test cannot hide behind the same mistake in the test.
+// The judging of clients knows nothing of peregrine's packages on purpose: what it asks a broker itself goes through a tiny
+// Remoting client (remoting.go), so that a mistake in the code under test cannot hide behind the same mistake in the test.
+// RawClient, for tests that need thousands of frames, does use the wire package.
 //
 // Every child gets a process group of its own, a bounded time to live and a directory of its own; ports are free ones below the
 // ephemeral range. The programs under java, go and node only print facts; judge.go decides. README.md says how to run it.

@@ -99,7 +99,7 @@ func (c *Toolchain) maven(classPathFile, phase string, options ...string) (strin
 		err = run(c.Root, "mvn", arguments...)
 	}
 	if err != nil {
-		return "", fmt.Errorf("maven cannot prepare the jars: %w", err)
+		return "", c.unprepared("the jars", err)
 	}
 	classPath, err := readClassPath(classPathFile)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Toolchain) GoClient(dir string) (string, error) {
 			cmd.Env = append(cmd.Env, "GOPROXY=off")
 		}
 		if err := runCommand(cmd); err != nil {
-			return "", fmt.Errorf("the Go client does not build: %w", err)
+			return "", c.unprepared("the modules of the Go client", err)
 		}
 		return binary, nil
 	})
@@ -162,17 +162,21 @@ func (c *Toolchain) NodeProgram() (string, error) {
 			err = run(dir, "npm", arguments...)
 		}
 		if err != nil {
-			return "", fmt.Errorf("npm cannot install the client: %w", err)
+			return "", c.unprepared("the npm packages", err)
 		}
 		return script, os.WriteFile(stampFile, []byte(stamp), 0o644)
 	})
 }
 
-// PeregrineBinary is PEREGRINE_BIN, or a fresh build below dir.
+// PeregrineBinary is PEREGRINE_BIN (a relative one counts from the top of the repository), or a fresh build below dir.
 func (c *Toolchain) PeregrineBinary(dir string) (string, error) {
 	return c.once("peregrine", func() (string, error) {
 		if given := os.Getenv("PEREGRINE_BIN"); given != "" {
-			return filepath.Abs(given)
+			if !filepath.IsAbs(given) {
+				given = filepath.Join(filepath.Dir(c.Root), given)
+			}
+			_, err := os.Stat(given)
+			return given, err
 		}
 		binary := filepath.Join(dir, "peregrine")
 		cmd := exec.Command("go", "build", "-trimpath", "-o", binary, ".")
@@ -180,6 +184,14 @@ func (c *Toolchain) PeregrineBinary(dir string) (string, error) {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		return binary, runCommand(cmd)
 	})
+}
+
+// unprepared says in one line why a client cannot run, and what a person can do about it.
+func (c *Toolchain) unprepared(what string, err error) error {
+	if !c.Download {
+		return fmt.Errorf("%s are not on this machine; PEREGRINE_INTEROP=required downloads them", what)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 func haveAll(programs ...string) error {
@@ -213,11 +225,14 @@ func runCommand(cmd *exec.Cmd) error {
 	return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, firstProblem(string(out)))
 }
 
+// colours of Maven's output, which it writes even where nobody sees them.
+var colours = strings.NewReplacer("\x1b[0m", "", "\x1b[m", "", "\x1b[1m", "", "\x1b[1;31m", "")
+
 // firstProblem picks the line of a build's output that a person would read first.
 func firstProblem(out string) string {
 	var first string
 	for line := range strings.Lines(out) {
-		line = strings.TrimSpace(line)
+		line = strings.TrimSpace(colours.Replace(line))
 		if line == "" {
 			continue
 		}
