@@ -210,11 +210,11 @@ func (p *controlPool) createAndSend(w *controlWorker, job *controlJob, cmd *wire
 		creation := topics.SendCreation{Topic: string(h.Topic), DefaultTopic: string(h.DefaultTopic), QueueNums: h.DefaultTopicQueueNums, UnitMode: h.UnitMode}
 		if strings.HasPrefix(creation.Topic, topics.RetryPrefix) {
 			if r := b.checkRetrySend(h); r != nil {
-				return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+				return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 			}
 		}
 		if _, r := b.topics.CreateOnSend(creation); r != nil {
-			return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+			return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 		}
 	}
 	return b.runSend(&w.send, cmd, from)

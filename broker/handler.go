@@ -67,7 +67,9 @@ func (b *Broker) send(ls *loopState, c *netio.Conn, cmd *wire.Command, frame []b
 			ls.count[countBusy]++
 		}
 		ls.count[countSendFailed]++
-		ls.refuse(c, cmd, refusal)
+		if !from.oneway {
+			c.Out = b.appendSendRefusal(c.Out, from.enc, from.opaque, refusal)
+		}
 	}
 }
 

@@ -26,8 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Importing gnet starts two goroutines of its pool library.
+	// Importing gnet starts two goroutines of its pool library, and a worker of it enrolled a waker: it idles for seconds.
 	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
 		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
 		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
 }

@@ -113,7 +113,7 @@ func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pull
 	group := b.groups.Lookup(h.ConsumerGroup)
 	if group == nil {
 		if group = b.groups.LookupOrCreate(string(h.ConsumerGroup)); group == nil {
-			return 0, wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group ["+string(h.ConsumerGroup)+"] does not exist, "+topics.Hint)
+			return 0, wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group ["+string(h.ConsumerGroup)+"] does not exist, \n"+topics.Hint)
 		}
 	}
 	groupConfig := group.Config()
@@ -122,7 +122,7 @@ func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pull
 	}
 	topic := b.topics.Lookup(h.Topic)
 	if topic == nil {
-		return 0, wire.Refuse(wire.ResponseTopicNotExist, "topic["+string(h.Topic)+"] not exist, apply first please! "+topics.Hint)
+		return 0, wire.Refuse(wire.ResponseTopicNotExist, "topic["+string(h.Topic)+"] not exist, apply first please! \n"+topics.Hint)
 	}
 	config := topic.Config()
 	if config.Perm&topics.PermRead == 0 {
@@ -307,7 +307,9 @@ func (l lookup) settle(found bool) lookup {
 }
 
 // scanMax is how many units one pull may look at (maxFilterMessageSize bytes, or the messages asked for).
-func (r *pullRequest) scanMax(b *Broker) int { return max(b.cfg.MaxFilterMessageSize/unitBytes, r.count) }
+func (r *pullRequest) scanMax(b *Broker) int {
+	return max(b.cfg.MaxFilterMessageSize/unitBytes, r.count)
+}
 
 // take applies the limits of one answer (DefaultMessageStore.isTheBatchFull).
 type take struct {

@@ -214,7 +214,7 @@ func (b *Broker) commitSends(ls *loopState) {
 		if b.syncFlush && p.wait && !p.oneway && t.messages[p.first].Err == nil {
 			waiting = true
 			if !ls.answers.push(b, t, p) {
-				p.conn.Out = wire.AppendResponse(p.conn.Out, p.enc, p.opaque, wire.ResponseSystemBusy, remarkSyncQueueFull, nil, nil)
+				p.conn.Out = b.appendSendRefusal(p.conn.Out, p.enc, p.opaque, refusalSyncQueueFull)
 			}
 			continue
 		}
@@ -245,8 +245,7 @@ func (b *Broker) announce(end message.PhyOffset) {
 func (b *Broker) appendSendAnswer(dst []byte, t *sendTurn, p *pendingSend, code wire.ResponseCode) []byte {
 	first := &t.messages[p.first]
 	if first.Err != nil {
-		r := storeRefusal(first.Err)
-		return wire.AppendResponse(dst, p.enc, p.opaque, r.Code, r.Remark, nil, nil)
+		return b.appendSendRefusal(dst, p.enc, p.opaque, storeRefusal(first.Err))
 	}
 	t.offsets = t.offsets[:0]
 	for i := p.first; i < p.first+p.n; i++ {
@@ -255,6 +254,17 @@ func (b *Broker) appendSendAnswer(dst []byte, t *sendTurn, p *pendingSend, code 
 	t.response = wire.SendMessageResponse{StoreHost: b.storeHost, PhyOffsets: t.offsets, QueueID: int32(p.queueID),
 		QueueOffset: int64(first.QueueOffset), TransactionID: p.uniqKey, Region: b.cfg.RegionId, TraceOn: b.traceOn}
 	return wire.AppendSendResponse(dst, p.enc, p.opaque, code, "", &t.response)
+}
+
+// sendRefusalHeader is what the original adds to the answer of a refused send, too.
+type sendRefusalHeader struct {
+	Region  string `wire:"MSG_REGION"`
+	TraceOn string `wire:"TRACE_ON"`
+}
+
+// appendSendRefusal writes the answer to a refused send.
+func (b *Broker) appendSendRefusal(dst []byte, enc wire.Encoding, opaque int32, r *wire.Refusal) []byte {
+	return wire.AppendResponse(dst, enc, opaque, r.Code, r.Remark, sendRefusalHeader{b.cfg.RegionId, b.traceOn}, nil)
 }
 
 // countSend adds one answered send to the loop's counters.
@@ -276,7 +286,7 @@ func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []
 		how, r = refused, topics.NotExist(string(t.header.Topic))
 	}
 	if how == refused {
-		return wire.AppendResponse(nil, from.enc, from.opaque, r.Code, r.Remark, nil, nil)
+		return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 	}
 	defer t.reset()
 	end := b.store.Append(t.messages)

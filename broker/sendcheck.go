@@ -10,11 +10,6 @@ import (
 	"peregrine/wire"
 )
 
-const (
-	remarkSyncQueueFull = "[OVERLOAD]too many sends wait for the disk, start flow control for a while (limit syncAnswersMax)"
-	remarkNoBody        = "the message body is empty"
-)
-
 var (
 	retryPrefix = []byte(topics.RetryPrefix)
 
@@ -25,7 +20,9 @@ var (
 	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "transactional messages (property TRAN_MSG, sysFlag prepared or rollback) are not supported by this version of peregrine")
 	refusalDead     = wire.Refuse(wire.ResponseMessageIllegal, "the message has used up its retries and dead letter queues are not supported by this version of peregrine")
 	refusalStopping = wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: the broker is shutting down")
-	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, remarkNoBody)
+	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, "the message body is empty")
+
+	refusalSyncQueueFull = wire.Refuse(wire.ResponseSystemBusy, "[OVERLOAD]too many sends wait for the disk, start flow control for a while (limit syncAnswersMax)")
 )
 
 // checkSendTopic makes the checks 1 to 4 of a send (spec of the original: preSend and msgCheck): may this broker take a
@@ -82,9 +79,9 @@ func (b *Broker) checkRetrySend(h *wire.SendMessageHeader) *wire.Refusal {
 		return wire.Refuse(wire.ResponseMessageIllegal, "batch messages to a retry topic are not allowed")
 	}
 	group := h.Topic[len(retryPrefix):]
-	known := b.groups.Find(string(group))
+	known := b.groups.LookupOrCreate(string(group))
 	if known == nil {
-		return wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+string(group)+" "+topics.Hint)
+		return wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+string(group)+" \n"+topics.Hint)
 	}
 	retriesMax := known.Config().RetryMaxTimes
 	if h.HasMaxReconsumeTimes {
@@ -97,8 +94,8 @@ func (b *Broker) checkRetrySend(h *wire.SendMessageHeader) *wire.Refusal {
 }
 
 func invalidQueueID(h *wire.SendMessageHeader, config *wire.TopicConfig) *wire.Refusal {
-	return wire.Refuse(wire.ResponseInvalidParameter, fmt.Sprintf("request queueId[%d] is illegal, topic[%s] has %d read and %d write queues",
-		h.QueueID, h.Topic, config.ReadQueueNums, config.WriteQueueNums))
+	return wire.Refuse(wire.ResponseInvalidParameter, fmt.Sprintf("request queueId[%d] is illegal, TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%d]",
+		h.QueueID, h.Topic, config.ReadQueueNums, config.WriteQueueNums, config.Perm))
 }
 
 func propertiesTooLong(n int) *wire.Refusal {
