@@ -17,7 +17,13 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			b := begin(t, shards, nil)
 			for i := range rounds + 1 {
-				b.log.put(sample{topic: "T", queue: message.QueueID(i % 7)})
+				s := sample{topic: "T", queue: message.QueueID(i % 7)}
+				if i%4 != 0 {
+					// No shard has work with these: the reader itself moves the low-water mark, and the next record is
+					// confirmed just when it goes to sleep. With all others it sleeps long before.
+					s.flag = message.SysFlagTransactionPrepared
+				}
+				b.log.put(s)
 			}
 			b.Start(0)
 			stuck := time.AfterFunc(2*time.Minute, func() {

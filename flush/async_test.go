@@ -37,7 +37,7 @@ func TestAsyncLeavesFewPagesToTheThoroughSync(t *testing.T) {
 		if log.syncs.Load() != 0 {
 			t.Fatal("synced although fewer than 4 pages differ")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if log.syncs.Load() != 1 || c.Flushed() != log.Wrote() {
 			t.Fatal("unflushed bytes outlived the thorough interval")
