@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 FUZZTIME ?= 3s
 
-.PHONY: build run test race fuzz-smoke lint ci interop compare bench-append bench-longpoll fmt
+.PHONY: build run test race fuzz-smoke lint ci interop compare bench-append bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -46,6 +46,14 @@ compare: build
 # A message sent during a held pull has to arrive in under 10 ms on an idle machine.
 bench-longpoll: build
 	$(GO) run ./interop/compare longpoll
+
+# Start to ready on an empty store; CPU and memory of an idle broker.
+bench-idle: build
+	$(GO) run ./interop/compare idle
+
+# The two ways of appending and syncing the log, side by side, in both flush modes.
+bench-append:
+	$(GO) test ./store -run TestMeasureAppendForms -measure -v -timeout 20m
 
 ci:
 	bash .ci/run

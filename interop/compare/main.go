@@ -1,7 +1,8 @@
-// Command compare measures peregrine beside the original on this machine: `make compare` and `make bench-longpoll`.
+// Command compare measures peregrine beside the original on this machine: `make compare`, `make bench-longpoll`, `make bench-idle`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare longpoll   how fast a message reaches a held pull of peregrine
+//	compare idle       start, CPU and memory of a peregrine that has nothing to do
 //
 // The rules: the original runs with its shipped broker.conf and the collector settings of its start script, a heap of at
 // least 4 GiB, and gets the warm-up load before anything counts. Both stores lie on one disk. Both brokers stay up, only one
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -50,8 +52,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || args[0] != "speed" && args[0] != "longpoll" {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|longpoll [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "longpoll", "idle"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|longpoll|idle [--help]")
 		return 2
 	}
 	var o options
@@ -78,6 +80,16 @@ func run(ctx context.Context, args []string) int {
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if args[0] == "idle" {
+		good, err := measureIdle(ctx, o.binary, dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if err != nil || !good {
+			return 1
+		}
+		return 0
 	}
 	ours, err := startPeregrine(o.binary, filepath.Join(dir, "peregrine"))
 	if err != nil {
