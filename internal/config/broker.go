@@ -43,12 +43,12 @@ type BrokerConfig struct {
 	ConsumerFallbehindThreshold        int64 `key:"consumerFallbehindThreshold" default:"17179869184" unit:"bytes" range:"0.." reload:"yes" pending:"slow groups" doc:"a group further behind is slow"`
 	DisableConsumeIfConsumerReadSlowly bool  `key:"disableConsumeIfConsumerReadSlowly" default:"false" reload:"yes" pending:"slow groups" doc:"slow groups may not consume"`
 
-	BrokerFastFailureEnable         bool  `key:"brokerFastFailureEnable" default:"true" reload:"yes" pending:"refusal by waiting time" doc:"requests that waited too long are refused"`
-	WaitTimeMillsInSendQueue        int64 `key:"waitTimeMillsInSendQueue" default:"200" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"too long for a send"`
-	WaitTimeMillsInPullQueue        int64 `key:"waitTimeMillsInPullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a pull"`
-	WaitTimeMillsInLitePullQueue    int64 `key:"waitTimeMillsInLitePullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a lite pull"`
-	WaitTimeMillsInHeartbeatQueue   int64 `key:"waitTimeMillsInHeartbeatQueue" default:"31000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for a heartbeat"`
-	WaitTimeMillsInAdminBrokerQueue int64 `key:"waitTimeMillsInAdminBrokerQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"for an admin request"`
+	BrokerFastFailureEnable         bool  `key:"brokerFastFailureEnable" default:"true" reload:"yes" pending:"waiting times" doc:"requests that waited too long are refused"`
+	WaitTimeMillsInSendQueue        int64 `key:"waitTimeMillsInSendQueue" default:"200" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"too long for a send"`
+	WaitTimeMillsInPullQueue        int64 `key:"waitTimeMillsInPullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"for a pull"`
+	WaitTimeMillsInLitePullQueue    int64 `key:"waitTimeMillsInLitePullQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"for a lite pull"`
+	WaitTimeMillsInHeartbeatQueue   int64 `key:"waitTimeMillsInHeartbeatQueue" default:"31000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"for a heartbeat"`
+	WaitTimeMillsInAdminBrokerQueue int64 `key:"waitTimeMillsInAdminBrokerQueue" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"for an admin request"`
 	StartAcceptSendRequestTimeStamp int64 `key:"startAcceptSendRequestTimeStamp" default:"0" unit:"epoch ms" range:"0.." reload:"yes" doc:"sends are refused before it"`
 
 	EnablePropertyFilter       bool `key:"enablePropertyFilter" default:"false" reload:"yes" pending:"SQL92 filters" doc:"subscriptions by SQL92"`

@@ -14,17 +14,17 @@ type StoreConfig struct {
 
 	FlushDiskType                     string `key:"flushDiskType" default:"ASYNC_FLUSH" values:"ASYNC_FLUSH|SYNC_FLUSH" important:"yes" doc:"SYNC_FLUSH answers a send when it is on the device"`
 	FlushIntervalCommitLog            int64  `key:"flushIntervalCommitLog" default:"500" unit:"ms" range:"1..3600000" reload:"yes" important:"yes" doc:"ASYNC_FLUSH: between two looks"`
-	FlushCommitLogTimed               bool   `key:"flushCommitLogTimed" default:"true" reload:"yes" important:"yes" pending:"wake-up settings of the asynchronous flush" doc:"ASYNC_FLUSH: sleep, do not wait for a wake-up"`
+	FlushCommitLogTimed               bool   `key:"flushCommitLogTimed" default:"true" reload:"yes" important:"yes" pending:"flush wake-ups" doc:"ASYNC_FLUSH: sleep, do not wait for a wake-up"`
 	FlushCommitLogLeastPages          int    `key:"flushCommitLogLeastPages" default:"4" unit:"pages of 4096 bytes" range:"0..262144" reload:"yes" doc:"ASYNC_FLUSH: less is left for later"`
 	FlushCommitLogThoroughInterval    int64  `key:"flushCommitLogThoroughInterval" default:"10000" unit:"ms" range:"1..3600000" reload:"yes" doc:"ASYNC_FLUSH: but no longer than this"`
-	WakeFlushWhenPutMessage           bool   `key:"wakeFlushWhenPutMessage" default:"false" reload:"yes" important:"yes" pending:"wake-up settings of the asynchronous flush" doc:"ASYNC_FLUSH: a send wakes the flusher"`
+	WakeFlushWhenPutMessage           bool   `key:"wakeFlushWhenPutMessage" default:"false" reload:"yes" important:"yes" pending:"flush wake-ups" doc:"ASYNC_FLUSH: a send wakes the flusher"`
 	SyncFlushTimeout                  int64  `key:"syncFlushTimeout" default:"5000" unit:"ms" range:"1..3600000" reload:"yes" doc:"SYNC_FLUSH: a send waits so long for its sync"`
 	FlushIntervalConsumeQueue         int64  `key:"flushIntervalConsumeQueue" default:"1000" unit:"ms" range:"10..3600000" reload:"yes" doc:"between two looks at the queues"`
 	FlushConsumeQueueLeastPages       int    `key:"flushConsumeQueueLeastPages" default:"2" unit:"pages of 4096 bytes" range:"0..262144" reload:"yes" doc:"less of a queue is left for later"`
 	FlushConsumeQueueThoroughInterval int64  `key:"flushConsumeQueueThoroughInterval" default:"60000" unit:"ms" range:"10..86400000" reload:"yes" doc:"but no longer than this"`
 	WriteWithoutMmap                  bool   `key:"writeWithoutMmap" default:"false" important:"yes" doc:"append with pwrite and fdatasync, not through a mapping"`
 	DataReadAheadEnable               bool   `key:"dataReadAheadEnable" default:"true" doc:"false = tell the kernel that the log is read at random"`
-	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"refusal by waiting time" doc:"longest hold of the append lock"`
+	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"longest hold of the append lock"`
 	CheckCRCOnRecover                 bool   `key:"checkCRCOnRecover" default:"true" doc:"recovery checks the bodies"`
 
 	MaxTransferBytesOnMessageInMemory int `key:"maxTransferBytesOnMessageInMemory" default:"262144" unit:"bytes" range:"1..16777216" reload:"yes" important:"yes" doc:"most of one pull, recent messages"`
