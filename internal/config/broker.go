@@ -27,7 +27,7 @@ type BrokerConfig struct {
 	EnableDetailStat bool   `key:"enableDetailStat" default:"true" reload:"yes" pending:"statistics of consumers" doc:"statistics per topic and group"`
 
 	ChannelExpiredTimeout          int64 `key:"channelExpiredTimeout" default:"120000" unit:"ms" range:"1000..86400000" doc:"a client without heartbeat is forgotten after it"`
-	SubscriptionExpiredTimeout     int64 `key:"subscriptionExpiredTimeout" default:"600000" unit:"ms" range:"1000..2592000000" pending:"statistics of consumers" doc:"a subscription that nobody renews is forgotten after it"`
+	SubscriptionExpiredTimeout     int64 `key:"subscriptionExpiredTimeout" default:"600000" unit:"ms" range:"1000..2592000000" pending:"statistics of consumers" doc:"unrenewed ones are forgotten"`
 	NotifyConsumerIdsChangedEnable bool  `key:"notifyConsumerIdsChangedEnable" default:"true" reload:"yes" doc:"tell a group when its members change"`
 	RealTimeNotifyConsumerChange   bool  `key:"realTimeNotifyConsumerChange" default:"true" reload:"yes" doc:"tell it at once, not in rounds"`
 	RejectPullConsumerEnable       bool  `key:"rejectPullConsumerEnable" default:"false" reload:"yes" doc:"refuse clients that only pull"`
