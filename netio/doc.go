@@ -8,7 +8,17 @@
 // *Conn and *Loop are touched only by callbacks on that loop. What leaves the loop is a ConnRef
 // (loop, slot, generation) which can be resolved only on the loop, where a stale one gives nil.
 // Everything that comes back to a loop comes through Server.Post. Lock order: claimMu, then
-// mailbox.mu; nothing is called with either held except gnet's lock-free queue.
+// mailbox.mu; nothing is called with either held.
+//
+// # Waking a loop
+//
+// The first post into an empty mailbox wakes its loop, the others find it awake. Each loop watches an
+// eventfd of ours for this (waker.go), one write a wake-up and no allocation. It is registered by
+// EventLoop.Enroll when the loop has its first connection, for gnet does not show its loops earlier; a
+// loop without one has nobody to tell anything. Until then, and if it fails, gnet's Execute does it.
+// At the end of the drain of Shutdown the mailboxes are closed first (Server.hush), because both ways
+// write to a descriptor that the engine's end closes. Per loop: two descriptors, and at its start one
+// goroutine of gnet's pool that goes after ten idle seconds or more.
 //
 // # A turn
 //
@@ -55,4 +65,9 @@
 //	22 build tags poll_opt and gc_opt: not used
 //	23 half-close ends the connection: the same holds for RocketMQ's own server
 //	24 no sendfile: Writev from the mapping
+//	25 Execute and Wake allocate two or three objects a call, AsyncWrite three and more: waker.go
+//	26 Execute writes to the eventfd of a poller that is closed already, if it comes at the wrong moment
+//	   of the end; that is somebody else's descriptor by then: hush in OnShutdown
+//	27 Enroll takes TCP, UDP and Unix connections only; it reports success when epoll refused, and never
+//	   anything when the loop ends before: OnOpen is what counts, the wait for it is bounded (waker.go)
 package netio

@@ -48,6 +48,9 @@ func (e *engine) OnTick() (time.Duration, gnet.Action) {
 // OnOpen runs on the loop that gnet has chosen.
 func (e *engine) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	s := (*Server)(e)
+	if w, ok := gc.Context().(*waker); ok {
+		return nil, w.onOpen(gc)
+	}
 	if s.stopping.Load() {
 		s.refused.Add(1)
 		return nil, gnet.Close
@@ -58,35 +61,47 @@ func (e *engine) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		s.countClosed(ErrTooManyConnections, remoteOf(gc))
 		return nil, gnet.Close
 	}
-	s.claim(gc.EventLoop()).opened(gc)
+	l, enrolled := s.claim(gc.EventLoop())
+	if enrolled != nil {
+		l.enroll(enrolled)
+	}
+	l.opened(gc)
 	return nil, gnet.None
 }
 
 // claim finds the Loop of a gnet loop. gnet shows its loops only through their connections, so the
-// first connection of each takes the next free index.
-func (s *Server) claim(el gnet.EventLoop) *Loop {
+// first connection of each takes the next free index; enrolled is not nil then, see Loop.enroll.
+func (s *Server) claim(el gnet.EventLoop) (l *Loop, enrolled chan struct{}) {
 	s.claimMu.Lock()
 	defer s.claimMu.Unlock()
 	for _, l := range s.loops {
 		if l.el == el {
-			return l
+			return l, nil
 		}
 		if l.el == nil {
 			l.el = el
 			l.mail.mu.Lock()
-			l.mail.el = el
+			l.mail.bell = l
 			l.mail.mu.Unlock()
-			return l
+			if !s.hushed {
+				enrolled = make(chan struct{})
+				l.enrolled = enrolled
+			}
+			return l, enrolled
 		}
 	}
 	panic("BUG: gnet runs more event loops than it was told to")
 }
 
-// OnTraffic is one turn: one read of one connection.
+// OnTraffic is one turn: one read of one connection, or a drain.
 // hot: 0 allocs.
 func (e *engine) OnTraffic(gc gnet.Conn) gnet.Action {
-	c, ok := gc.Context().(*Conn)
+	ctx := gc.Context()
+	c, ok := ctx.(*Conn)
 	if !ok {
+		if w, ok := ctx.(*waker); ok {
+			return w.onTraffic()
+		}
 		return gnet.Close // refused in OnOpen
 	}
 	l := c.loop
@@ -107,6 +122,10 @@ func (e *engine) OnTraffic(gc gnet.Conn) gnet.Action {
 
 // OnClose runs inside gnet's close, whatever the cause.
 func (e *engine) OnClose(gc gnet.Conn, err error) gnet.Action {
+	if w, ok := gc.Context().(*waker); ok {
+		w.onClose(err)
+		return gnet.None
+	}
 	c, ok := gc.Context().(*Conn)
 	if !ok {
 		return gnet.None // refused in OnOpen
@@ -127,7 +146,8 @@ func (e *engine) OnClose(gc gnet.Conn, err error) gnet.Action {
 	return gnet.None
 }
 
-// OnShutdown runs before the loops and the listeners end: the place to drain.
+// OnShutdown runs before the loops and the listeners end: the place to drain, and the last one where the
+// descriptors that wake loops are certainly open.
 func (e *engine) OnShutdown(gnet.Engine) {
 	s := (*Server)(e)
 	deadline := time.Now().Add(s.drainFor)
@@ -138,6 +158,7 @@ func (e *engine) OnShutdown(gnet.Engine) {
 	for time.Now().Before(deadline) && !((s.drained == nil || s.drained()) && s.quiet()) {
 		<-poll.C
 	}
+	s.hush()
 }
 
 // remoteOf copies the peer's address: gnet recycles the zone string when the connection closes.

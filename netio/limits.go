@@ -47,6 +47,9 @@ const (
 	// lostAnswersMax is how many connections whose answer met a full mailbox are remembered, to be
 	// closed. It is only met when a loop stands still.
 	lostAnswersMax = 1024
+	// enrollPatience is how long the end waits for a waker that is on its way into its loop: longer only
+	// if the loop has died, or stands still in a handler.
+	enrollPatience = time.Second
 	// watchFastInterval is how often a loop looks whether a parked or closing connection has drained
 	// (gnet tells nobody when it empties an outbound buffer); it runs only while there is one.
 	watchFastInterval = 5 * time.Millisecond
@@ -74,8 +77,8 @@ type Limits struct {
 	// OutboundBytes over all connections, divided evenly among the loops. Default 256 MiB. Above it
 	// a connection that holds more than an even share is closed with ErrOutboundBudget.
 	OutboundBytes int64
-	// MailboxLen is how many values wait in the mailbox of one loop. Default 65,536. Above it Post
-	// refuses; a refused answer closes its connection with ErrMailboxFull.
+	// MailboxLen is how many values wait in the mailbox of one loop, MailRerun not counted. Default
+	// 65,536. Above it Post refuses; a refused answer closes its connection with ErrMailboxFull.
 	MailboxLen int
 	// MailboxBytes is how many bytes of answers wait in the mailbox of one loop. Default 64 MiB.
 	MailboxBytes int
@@ -122,15 +125,19 @@ func (l Limits) withDefaults() Limits {
 
 // descriptorPlan divides the descriptors of the process: a quarter (64 to 2,048) stays for the store
 // and everything else, the backlog of each listener is what may be accepted before a loop has counted
-// it (gnet accepts until the queue is empty and registers later), twice over. The rest are connections.
+// it (gnet accepts until the queue is empty and registers later), twice over, and each loop has some of
+// its own. The rest are connections.
 // The backlog shrinks with the limit so that a small limit still leaves room for clients.
-func descriptorPlan(limit uint64, listeners int) (connections, backlog int) {
-	const descriptorsMax = 1 << 24
+func descriptorPlan(limit uint64, listeners, loops int) (connections, backlog int) {
+	const (
+		descriptorsMax = 1 << 24
+		ofLoop         = 4 // gnet's epoll and eventfd, ours of the waker and gnet's duplicate
+	)
 	n := int(min(limit, descriptorsMax))
 	listeners = max(listeners, 1)
 	reserve := min(max(n/4, 64), 2048)
 	backlog = min(max(n/16/listeners, 8), backlogMax)
-	return max(n-reserve-2*backlog*listeners, 1), backlog
+	return max(n-reserve-2*backlog*listeners-ofLoop*loops, 1), backlog
 }
 
 // descriptorLimit is the soft RLIMIT_NOFILE; the Go runtime has raised it to the hard one at start.

@@ -18,14 +18,16 @@ import (
 func TestDescriptorPlanAlwaysLeavesRoom(t *testing.T) {
 	for _, limit := range []uint64{64, 128, 256, 1024, 4096, 20_000, 65_536, 1 << 20, 1 << 63} {
 		for listeners := 1; listeners <= 6; listeners++ {
-			conns, backlog := descriptorPlan(limit, listeners)
-			spare := int(min(limit, 1<<24)) - conns
-			if conns < 1 || backlog < 8 || backlog > backlogMax || spare < min(64+2*backlog*listeners, int(limit)-1) {
-				t.Errorf("limit %d, %d listeners: %d connections, backlog %d", limit, listeners, conns, backlog)
+			for _, loops := range []int{1, 4, eventLoopsMax} {
+				conns, backlog := descriptorPlan(limit, listeners, loops)
+				spare := int(min(limit, 1<<24)) - conns
+				if conns < 1 || backlog < 8 || backlog > backlogMax || spare < min(64+2*backlog*listeners+4*loops, int(limit)-1) {
+					t.Errorf("limit %d, %d listeners, %d loops: %d connections, backlog %d", limit, listeners, loops, conns, backlog)
+				}
 			}
 		}
 	}
-	if conns, _ := descriptorPlan(1024, 4); conns < 500 {
+	if conns, _ := descriptorPlan(1024, 4, 4); conns < 500 {
 		t.Errorf("an ordinary limit of 1024 leaves only %d connections", conns)
 	}
 }

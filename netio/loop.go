@@ -25,6 +25,9 @@ type Loop struct {
 	srv     *Server
 	handler Handler
 	el      gnet.EventLoop // guarded by Server.claimMu for writing; constant once set
+	// enrolled is closed when it is known what became of the waker; guarded by Server.claimMu until
+	// Server.hushed, constant then. nil: there was no connection.
+	enrolled <-chan struct{}
 
 	slots []slot
 	free  []uint32

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-
-	"github.com/panjf2000/gnet/v2"
 )
 
 // MailKind says what a Mail is.
@@ -18,7 +16,8 @@ const (
 	// MailFlushed tells the loop that everything below Pos is durable. Those without Held that wait
 	// together become one, with the largest Pos, delivered before the others.
 	MailFlushed
-	// MailRerun asks the handler to run held work again; Ref, Pos and Held are its own.
+	// MailRerun asks the handler to run held work again; Ref, Pos and Held are its own. A long mailbox
+	// does not refuse it: the work that is held is bounded by who holds it, and would never run again.
 	MailRerun
 	// MailDrained is made by netio itself: the connection Ref, for which IsBackedUp said yes, can take
 	// answers again.
@@ -39,16 +38,23 @@ type Mail struct {
 // for an append, or for a swap of slices.
 type mailbox struct {
 	mu    sync.Mutex
-	el    gnet.EventLoop // guarded by mu; nil until the loop had its first connection
-	queue []Mail         // guarded by mu
-	bytes int            // guarded by mu: of the answers in queue
+	bell  bell   // guarded by mu; nil until the loop had its first connection
+	waker *waker // guarded by mu; nil until gnet has opened it, kept if it is lost
+	queue []Mail // guarded by mu
+	// limited is how many in queue count against Limits.MailboxLen, all but MailRerun; guarded by mu.
+	// Apart, or a crowd of reruns would have the answers refused.
+	limited int
+	bytes   int // guarded by mu: of the answers in queue
 	// depth is how many mails wait; written under mu, read by the loop after each turn.
 	depth atomic.Int64
 	// flushedPos is the largest position of the merged MailFlushed; guarded by mu.
 	flushedPos int64
 	hasFlushed bool // guarded by mu
 	awake      bool // guarded by mu: a drain is on its way, nobody needs to ask for another
-	ended      bool // guarded by mu: the loop is gone
+	ended      bool // guarded by mu: nothing is taken any more, nobody rings any more
+	// ringing are those who were told to ring and have not done it yet; added to under mu while not
+	// ended.
+	ringing sync.WaitGroup
 	// lost are the connections whose answers met a full mailbox, lostDone the requests they ended.
 	lost     []ConnRef // guarded by mu
 	lostDone int64     // guarded by mu
@@ -56,11 +62,12 @@ type mailbox struct {
 
 // Post gives m to a loop (0 <= loop < Loops). Any goroutine, also the loop itself; it never blocks on
 // the network. Answers of one producer arrive in its order. m.Buf belongs to netio from here on,
-// whatever the result. False: not delivered, because the mailbox is full, the loop never had a
-// connection (so nothing of its waits) or the server has ended; then m.Held stays the caller's.
-// hot: 0 allocs of our own in steady state; the first post after a drain makes one gnet
-// EventLoop.Execute, which costs two allocations inside gnet (its closure and its queue node) and,
-// unless the loop was signalled already, one write to an eventfd. That is per drain, not per mail.
+// whatever the result. False: not delivered, because the mailbox is full (never for a MailRerun), the
+// loop never had a connection (so nothing of its waits) or the server has ended; then m.Held stays the
+// caller's.
+// hot: 0 allocs in steady state; the first post after a drain makes one system call, see waker. (While
+// the waker of a new loop is on its way, or if it could not be had, that is one gnet EventLoop.Execute,
+// with two or three allocations inside gnet.)
 func (s *Server) Post(loop int, m Mail) bool {
 	if loop < 0 || loop >= len(s.loops) {
 		PutBuffer(m.Buf)
@@ -73,7 +80,7 @@ func (s *Server) Post(loop int, m Mail) bool {
 	}
 	b := &l.mail
 	b.mu.Lock()
-	if b.el == nil || b.ended {
+	if b.bell == nil || b.ended {
 		b.mu.Unlock()
 		l.stats.mailUnheard.Add(1)
 		PutBuffer(m.Buf)
@@ -85,7 +92,7 @@ func (s *Server) Post(loop int, m Mail) bool {
 			b.flushedPos = m.Pos
 		}
 		b.hasFlushed = true
-	case len(b.queue) >= s.limits.MailboxLen || b.bytes+size > s.limits.MailboxBytes && b.bytes > 0:
+	case m.Kind != MailRerun && (b.limited >= s.limits.MailboxLen || b.bytes+size > s.limits.MailboxBytes && b.bytes > 0):
 		if m.Kind == MailAnswer && len(b.lost) < lostAnswersMax {
 			b.lost = append(b.lost, m.Ref)
 		}
@@ -97,32 +104,34 @@ func (s *Server) Post(loop int, m Mail) bool {
 	default:
 		b.queue = append(b.queue, m)
 		b.bytes += size
+		if m.Kind != MailRerun {
+			b.limited++
+		}
 		if n := int64(len(b.queue)); n > l.stats.mailPeak.Load() {
 			l.stats.mailPeak.Store(n) // written under mu only
 		}
 	}
 	b.depth.Add(1)
-	el := b.wake()
+	bell := b.wake()
 	b.mu.Unlock()
 	l.stats.mailPosts.Add(1)
-	if el != nil {
-		l.execute(el)
+	if bell != nil {
+		bell.ring()
+		b.ringing.Done()
 	}
 	return true
 }
 
-// wake returns the loop to execute on if no drain is on its way. mu is held.
-func (b *mailbox) wake() gnet.EventLoop {
-	if b.awake || b.ended || b.el == nil {
+// wake returns what the caller has to ring, outside of mu, if no drain is on its way; then it owes a
+// ringing.Done. mu is held.
+func (b *mailbox) wake() bell {
+	if b.awake || b.ended || b.bell == nil {
 		return nil
 	}
 	b.awake = true
-	return b.el
+	b.ringing.Add(1)
+	return b.bell
 }
-
-// execute asks gnet to run l.Run on the loop. It fails only after the engine has ended, and then
-// nothing is drained any more: Server.finish releases what is left.
-func (l *Loop) execute(el gnet.EventLoop) { _ = el.Execute(context.Background(), l) }
 
 // signal sets a control bit and wakes the loop. The bit is set before awake is read and read after
 // awake is cleared (Run), so no bit is lost. A loop without connections has nothing to do.
@@ -130,10 +139,11 @@ func (l *Loop) signal(bit uint32) {
 	l.control.Or(bit)
 	b := &l.mail
 	b.mu.Lock()
-	el := b.wake()
+	bell := b.wake()
 	b.mu.Unlock()
-	if el != nil {
-		l.execute(el)
+	if bell != nil {
+		bell.ring()
+		b.ringing.Done()
 	}
 }
 
@@ -152,7 +162,7 @@ func (b *mailbox) take(spare []Mail, asleep bool) batch {
 	defer b.mu.Unlock()
 	b.depth.Store(0)
 	got := batch{b.queue, b.flushedPos, b.hasFlushed, b.lost, b.lostDone}
-	b.queue, b.bytes = spare, 0
+	b.queue, b.bytes, b.limited = spare, 0, 0
 	b.hasFlushed, b.lost, b.lostDone = false, nil, 0
 	if asleep {
 		b.awake = false
@@ -160,8 +170,8 @@ func (b *mailbox) take(spare []Mail, asleep bool) batch {
 	return got
 }
 
-// Run is the drain that a post asked for, on the loop. It is called by gnet only; the name is that of
-// gnet.Runnable.
+// Run is the drain that a post asked for, on the loop. It is called by the waker and by gnet; the name
+// is that of gnet.Runnable.
 func (l *Loop) Run(context.Context) error {
 	l.beginTurn()
 	got := l.mail.take(l.spare, true)
@@ -170,8 +180,8 @@ func (l *Loop) Run(context.Context) error {
 }
 
 // drainEarly drains after a turn of a connection when mails pile up or have waited for many turns:
-// gnet serves all ready connections, up to 1,024, before it runs what Execute was given. The drain
-// that is on its way stays ordered.
+// gnet serves all connections that one epoll_wait found ready, up to 1,024, before it sees that the
+// waker is. The drain that is on its way stays ordered.
 func (l *Loop) drainEarly() {
 	l.turnsSinceDrain++
 	depth := l.mail.depth.Load()

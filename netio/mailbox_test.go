@@ -2,6 +2,7 @@ package netio
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,8 @@ func dialAll(t *testing.T, s *testServer, refs <-chan ConnRef) []ConnRef {
 	return byLoop
 }
 
-// 200,000 single posts, each waited for: a lost wake-up would hang.
+// 200,000 single posts, each waited for: a lost wake-up would hang. The first ones meet loops that are
+// still woken by Execute, the wakers come in between.
 func TestNoWakeUpIsLost(t *testing.T) {
 	onLoops(t, func(t *testing.T, n int) {
 		const producers = 4
@@ -33,12 +35,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			rounds = 40_000
 		}
 		refs := make(chan ConnRef, 16)
-		type waiter struct{ got chan struct{} }
-		h := &scripted{
-			opened: func(c *Conn) { refs <- c.Ref },
-			mail:   func(l *Loop, m Mail) { m.Held.(*waiter).got <- struct{}{} },
-		}
-		s := startServer(t, h, loops(n))
+		s := startServer(t, waitingHandler(refs), loops(n))
 		dialAll(t, s, refs)
 		var wg sync.WaitGroup
 		for p := range producers {
@@ -56,6 +53,11 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		wg.Wait()
 		if st := s.Stats(); st.MailPosts != uint64(rounds) || st.MailDropped != 0 {
 			t.Errorf("%d posts, %d dropped", st.MailPosts, st.MailDropped)
+		}
+		for _, l := range s.loops {
+			if wakerOf(l) == nil {
+				t.Errorf("loop %d was never woken by its waker", l.Index)
+			}
 		}
 	})
 }
@@ -100,10 +102,11 @@ func TestAnswersOfOneProducerKeepTheirOrder(t *testing.T) {
 
 // The loop stands still while the test fills its mailbox.
 func TestMailboxIsBoundedAndFlushedIsMerged(t *testing.T) {
-	const limit = 100
+	const limit, reruns = 100, 1000
 	refs := make(chan ConnRef, 4)
 	enter, leave := make(chan struct{}), make(chan struct{})
-	var flushed, rerun, heldFlushed []int64
+	var flushed, rerun []int64
+	heldFlushed := 0
 	var wakeups atomic.Int64
 	h := &scripted{
 		opened: func(c *Conn) { refs <- c.Ref },
@@ -112,7 +115,7 @@ func TestMailboxIsBoundedAndFlushedIsMerged(t *testing.T) {
 			case m.Kind == MailFlushed && m.Held == nil:
 				flushed = append(flushed, m.Pos)
 			case m.Kind == MailFlushed:
-				heldFlushed = append(heldFlushed, m.Pos)
+				heldFlushed++
 			case m.Pos == -1:
 				enter <- struct{}{}
 				<-leave
@@ -134,25 +137,35 @@ func TestMailboxIsBoundedAndFlushedIsMerged(t *testing.T) {
 			t.Fatal("a mergeable mail was refused")
 		}
 	}
-	for i := range int64(limit) {
+	for i := range int64(reruns) { // of these there may be any number, and they take no room from others
 		if !s.Post(0, Mail{Kind: MailRerun, Pos: i}) {
+			t.Fatal("a rerun was refused")
+		}
+	}
+	for range limit {
+		if !s.Post(0, Mail{Kind: MailFlushed, Pos: 1, Held: s}) {
 			t.Fatal("refused below the limit")
 		}
 	}
-	if s.Post(0, Mail{Kind: MailRerun, Pos: 1e6}) || s.Post(0, Mail{Kind: MailFlushed, Pos: 1, Held: ref}) || s.Post(0, answerTo(ref, frameOf(1, 8), 0)) {
+	if s.Post(0, Mail{Kind: MailFlushed, Pos: 1, Held: s}) || s.Post(0, answerTo(ref, frameOf(1, 8), 0)) {
 		t.Fatal("accepted above the limit")
+	}
+	for i := range int64(reruns) { // not even now is one refused
+		if !s.Post(0, Mail{Kind: MailRerun, Pos: reruns + i}) {
+			t.Fatal("a rerun was refused by a full mailbox")
+		}
 	}
 	leave <- struct{}{}
 	victim.expectClosed() // its answer was lost, and it must not wait for it
-	if st := s.Stats(); st.MailDropped != 3 || st.MailPeak != limit || st.Closed[ErrMailboxFull.Label()] != 1 {
+	if st := s.Stats(); st.MailDropped != 2 || st.MailPeak != limit+2*reruns || st.Closed[ErrMailboxFull.Label()] != 1 {
 		t.Errorf("dropped %d, peak %d, closed %v", st.MailDropped, st.MailPeak, st.Closed)
 	}
 	s.Shutdown(0, nil)
 	if len(flushed) != 1 || flushed[0] != 699 {
 		t.Errorf("flushed mails %v, want one with 699", flushed)
 	}
-	if len(rerun) != limit || len(heldFlushed) != 0 {
-		t.Errorf("%d reruns, %d held", len(rerun), len(heldFlushed))
+	if len(rerun) != 2*reruns || !slices.IsSorted(rerun) || heldFlushed != limit {
+		t.Errorf("%d reruns, %d held", len(rerun), heldFlushed)
 	}
 	if n := wakeups.Load() - turns; n > 8 {
 		t.Errorf("%d turns for one filled mailbox", n)
@@ -164,7 +177,12 @@ func TestMailboxIsBoundedInBytes(t *testing.T) {
 	enter, leave := make(chan struct{}), make(chan struct{})
 	s := startServer(t, &scripted{
 		opened: func(c *Conn) { refs <- c.Ref },
-		mail:   func(*Loop, Mail) { enter <- struct{}{}; <-leave },
+		mail: func(_ *Loop, m Mail) {
+			if m.Held == nil {
+				enter <- struct{}{}
+				<-leave
+			}
+		},
 	}, func(o *Options) { o.Limits.MailboxBytes = 1 << 20 })
 	c := dial(t, s.addr)
 	ref := <-refs
@@ -176,6 +194,9 @@ func TestMailboxIsBoundedInBytes(t *testing.T) {
 	}
 	if accepted != 10 {
 		t.Errorf("%d answers of 100 KiB accepted, want 10", accepted)
+	}
+	if !s.Post(0, Mail{Kind: MailRerun, Held: s}) {
+		t.Error("a rerun was refused for the bytes of others")
 	}
 	leave <- struct{}{}
 	for range accepted {
@@ -192,12 +213,12 @@ func TestPostWithoutALoopOrAfterTheEndIsRefused(t *testing.T) {
 		o.Dropped = func(Mail) { dropped.Add(1) }
 	})
 	for _, loop := range []int{-1, 0, 1, 2} {
-		if s.Post(loop, answerTo(ConnRef{}, frameOf(1, 8), 0)) {
+		if s.Post(loop, answerTo(ConnRef{}, frameOf(1, 8), 0)) || s.Post(loop, Mail{Kind: MailRerun}) {
 			t.Errorf("loop %d without a connection took a mail", loop)
 		}
 	}
-	if got := s.Stats().MailUnheard; got != 2 {
-		t.Errorf("%d mails unheard, want 2", got)
+	if got := s.Stats().MailUnheard; got != 4 {
+		t.Errorf("%d mails unheard, want 4", got)
 	}
 	dial(t, s.addr).ping(1)
 	hold := make(chan struct{})
@@ -211,7 +232,7 @@ func TestPostWithoutALoopOrAfterTheEndIsRefused(t *testing.T) {
 	eventually(t, "the stop was ordered", s.Stopping)
 	close(hold)
 	<-end
-	if s.Post(0, Mail{Kind: MailRerun}) {
+	if s.Post(0, Mail{Kind: MailRerun}) { // the end is the one thing that refuses a rerun
 		t.Error("a post after the end was accepted")
 	}
 }

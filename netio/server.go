@@ -43,7 +43,8 @@ type Options struct {
 	Logger     *slog.Logger
 	Handler    Handler
 	// Dropped, if set, gets each accepted MailRerun and each MailFlushed with Held that was still
-	// undelivered when the loops had ended, on the goroutine of the engine.
+	// undelivered when the loops had ended, on the goroutine of the engine. Post refuses from a moment
+	// before, when the drain of Shutdown is over.
 	Dropped func(m Mail)
 }
 
@@ -60,6 +61,7 @@ type Server struct {
 	bound   []netip.AddrPort // set in OnBoot
 
 	claimMu sync.Mutex // guards Loop.el against two loops claiming one index
+	hushed  bool       // guarded by claimMu: no more wakers, see hush
 	clock   atomic.Int64
 	swept   int64 // of the ticker's goroutine: when the last sweep was ordered
 
@@ -69,6 +71,7 @@ type Server struct {
 	closed      [reasonCount]atomic.Uint64
 	closeLogs   [reasonCount]limitedLog
 	panicLog    limitedLog
+	wakerLog    limitedLog
 
 	engine    gnet.Engine
 	started   chan struct{}
@@ -107,7 +110,7 @@ func New(opts Options) (*Server, error) {
 		started: make(chan struct{}),
 		done:    make(chan struct{}),
 	}
-	connections, backlog := descriptorPlan(descriptorLimit(), len(opts.Addrs))
+	connections, backlog := descriptorPlan(descriptorLimit(), len(opts.Addrs), opts.EventLoops)
 	s.backlog = backlog
 	if s.limits.Connections > connections {
 		s.log.Warn("peregrine.maxConnections is more than the open files limit allows",
@@ -234,10 +237,14 @@ func (s *Server) quiet() bool {
 func (s *Server) finish(err error) {
 	for _, l := range s.loops {
 		l.mail.mu.Lock()
-		l.mail.ended = true
+		l.mail.ended = true // before, see hush, unless the engine never ran
 		rest := l.mail.queue
 		l.mail.queue = nil
+		w := l.mail.waker
 		l.mail.mu.Unlock()
+		if w != nil {
+			w.close()
+		}
 		if l.watchTimer != nil {
 			l.watchTimer.Stop()
 		}

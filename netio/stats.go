@@ -56,7 +56,7 @@ type Stats struct {
 	Answers         uint64
 	AnswersDropped  uint64 // posted answers whose connection was gone
 	MailPosts       uint64
-	MailDropped     uint64 // refused by a full mailbox
+	MailDropped     uint64 // refused by a full mailbox, never a MailRerun
 	MailUnheard     uint64 // for a loop without connections, or after the end
 	MailPeak        int64  // longest queue of one loop
 	Panics          uint64
