@@ -44,6 +44,17 @@ func rootCause(err error) error {
 	return err
 }
 
+// redial replaces a broken connection.
+func (c *control) redial() error {
+	fresh, err := dialControl(c.addr)
+	if err != nil {
+		return err
+	}
+	c.close()
+	c.conn = fresh.conn
+	return nil
+}
+
 func (c *control) close() { _ = c.conn.Close() }
 
 // send writes one request; its opaque is c.opaque.

@@ -24,6 +24,12 @@ func watchDispatch(ctx context.Context, controls []*control, targets []*target, 
 		for i, t := range targets {
 			n, err := maxOffsets(controls[i], t, topic)
 			if err != nil {
+				// The original now and then resets a connection that was silent during the load; a fresh one gets its answer.
+				if err = controls[i].redial(); err == nil {
+					n, err = maxOffsets(controls[i], t, topic)
+				}
+			}
+			if err != nil {
 				return nil, err
 			}
 			sum += n
