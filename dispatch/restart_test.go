@@ -88,11 +88,12 @@ func (r *running) send(rnd *rand.Rand, sync bool) (sent int, err error) {
 }
 
 // checkQueues walks the log and compares every queue with it: each record once, in order, without a gap, and nothing else. The
-// log is whole, unless torn says that a power cut may have left places in it that are no record: their offsets are held by
-// pre-blank units.
+// log is whole, unless torn says that a crash may have left places in it that are no record: their offsets are held by
+// pre-blank units. (FaultFS.Kill copies one file after the other while others write, so it leaves such places too.)
 func checkQueues(t testing.TB, s *store.Store, torn bool) (records int) {
 	t.Helper()
 	next := make(map[*store.Queue]message.QueueOffset)
+	limit := make(map[*store.Queue]message.QueueOffset) // behind the newest record, damaged ones included
 	segment := message.PhyOffset(s.SegmentBytes())
 	var v message.View
 	for phy := s.MinPhy(); phy < s.Confirmed(); {
@@ -114,6 +115,12 @@ func checkQueues(t testing.TB, s *store.Store, torn bool) (records int) {
 				t.Fatalf("the log at %d: %v", phy, err)
 			}
 			q := s.Queue(string(v.Topic), v.QueueID)
+			limit[q] = max(limit[q], v.QueueOffset+1)
+			if torn && (!v.CheckCRC() || v.Properties[len(v.Properties)-1] != message.PropertySeparator) {
+				phy += message.PhyOffset(v.Size)
+				b = b[v.Size:]
+				continue
+			}
 			var u [1]store.Unit
 			for torn && next[q] < v.QueueOffset {
 				if n, err := q.ReadUnits(u[:], max(next[q], q.Min())); n != 1 || err != nil || next[q] >= q.Min() && !u[0].IsPreBlank() {
@@ -123,12 +130,6 @@ func checkQueues(t testing.TB, s *store.Store, torn bool) (records int) {
 			}
 			if v.QueueOffset != next[q] {
 				t.Fatalf("the log itself jumps: %s-%d has %d after %d", q.Topic(), q.ID(), v.QueueOffset, next[q])
-			}
-			if torn && !v.CheckCRC() {
-				phy += message.PhyOffset(v.Size)
-				b = b[v.Size:]
-				next[q]++ // shown or not, that is recovery's business
-				continue
 			}
 			if n, err := q.ReadUnits(u[:], next[q]); n != 1 || err != nil {
 				t.Fatalf("%s-%d: unit %d: %v (max %d)", q.Topic(), q.ID(), next[q], err, q.Max())
@@ -143,7 +144,7 @@ func checkQueues(t testing.TB, s *store.Store, torn bool) (records int) {
 		}
 	}
 	s.Queues(func(q *store.Queue) bool {
-		if q.Max() != next[q] || q.Next() != next[q] {
+		if q.Max() < next[q] || q.Max() > limit[q] || q.Next() < q.Max() || q.Next() > limit[q] {
 			t.Errorf("%s-%d shows %d units and gives out %d, the log has %d", q.Topic(), q.ID(), q.Max(), q.Next(), next[q])
 		}
 		return true
@@ -170,7 +171,7 @@ func TestQueuesSurviveCrashes(t *testing.T) {
 				acked := 0
 				for round := range rounds {
 					r := run(t, storeOptions{fs: disk, sync: sync, gaps: true}, shards, hasty())
-					if n := checkQueues(t, r.store, round > 1); n < acked {
+					if n := checkQueues(t, r.store, true); n < acked {
 						t.Fatalf("round %d: %d records are left of %d acknowledged ones", round, n, acked)
 					}
 					var crash atomic.Pointer[sysio.FaultFS]
