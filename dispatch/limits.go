@@ -23,6 +23,12 @@ const (
 	// pread covers when the log is not mapped there. A larger record makes a larger block.
 	blockBytesMax = 1 << 20
 
+	// A look that found at least paceRecordsMin records is followed by a rest of paceInterval instead of by going to sleep:
+	// under load every turn of every event loop would wake the reader, the shard and with them preempt a loop. Single
+	// messages are not delayed; in a burst a message becomes visible up to paceInterval later.
+	paceRecordsMin = 16
+	paceInterval   = 200 * time.Microsecond
+
 	// Retries of a failed append to a queue. The original tries 30 times, one second apart; what fails for a moment
 	// should not hold up visibility for a second, so the pauses begin short.
 	retryPauseMin = 10 * time.Millisecond

@@ -61,9 +61,14 @@ func (r *reader) run() {
 		r.passExpired()
 		switch {
 		case r.at.Pos >= confirmed || r.tornAt == confirmed:
+			burst := r.records >= paceRecordsMin
 			r.handOut()
 			if stopping {
 				return
+			}
+			if burst {
+				time.Sleep(paceInterval) // let the next batch grow instead of being woken by every turn of every loop
+				continue
 			}
 			r.park(confirmed)
 		case r.starved >= 0:
