@@ -304,7 +304,7 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 	deadline := time.Now().Add(drain)
 	if b.server != nil {
 		b.stopping.Store(true)
-		b.server.Shutdown(drain, func() bool { return b.server.Stats().InFlight == 0 })
+		b.server.Shutdown(drain, func() bool { return b.server.Stats().InFlight == 0 && b.waitingForSync() == 0 })
 		b.control.stop()
 		b.cold.stop()
 		close(b.stopTimers)
@@ -384,6 +384,14 @@ func unflushedMaxOf(configured int64) int64 {
 		available = 0
 	}
 	return min(max(int64(available)/12, unflushedAutoMin), unflushedAutoMax)
+}
+
+// waitingForSync is how many sends of all loops wait for the flusher.
+func (b *Broker) waitingForSync() (n int64) {
+	for _, ls := range b.loops {
+		n += ls.answers.waiting.Load()
+	}
+	return n
 }
 
 // wakeHeld posts an arrival to the loop of a held pull.

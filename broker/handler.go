@@ -59,7 +59,11 @@ func (b *Broker) send(ls *loopState, c *netio.Conn, cmd *wire.Command, frame []b
 		b.commitSends(ls)
 	}
 	from := sender{conn: c, ref: c.Ref, host: c.State.(*connState).host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
-	switch how, refusal := b.admitSend(&ls.send, cmd, from); how {
+	how, refusal := refused, refusalSyncQueueFull
+	if !b.syncFlush || !ls.answers.full(len(ls.send.pending)) {
+		how, refusal = b.admitSend(&ls.send, cmd, from)
+	}
+	switch how {
 	case topicUnknown:
 		b.control.submit(ls, c, cmd, frame)
 	case refused:

@@ -213,9 +213,7 @@ func (b *Broker) commitSends(ls *loopState) {
 		b.countSend(ls, t, p)
 		if b.syncFlush && p.wait && !p.oneway && t.messages[p.first].Err == nil {
 			waiting = true
-			if !ls.answers.push(b, t, p) {
-				p.conn.Out = b.appendSendRefusal(p.conn.Out, p.enc, p.opaque, refusalSyncQueueFull)
-			}
+			ls.answers.push(b, t, p)
 			continue
 		}
 		if !p.oneway {

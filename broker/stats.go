@@ -35,9 +35,7 @@ func (b *Broker) Stats() Stats {
 		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
 	}
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
-	for _, ls := range b.loops {
-		s.WaitingForSync += ls.answers.waiting.Load()
-	}
+	s.WaitingForSync = b.waitingForSync()
 	for kind, sum := range map[int]*uint64{
 		countSent: &s.Sent, countSentBytes: &s.SentBytes, countSendFailed: &s.SendFailed, countFlushTimeouts: &s.FlushTimeouts,
 		countPulls: &s.Pulls, countPulled: &s.Pulled, countPulledBytes: &s.PulledBytes, countColdPulls: &s.ColdPulls,

@@ -35,20 +35,19 @@ type syncAnswers struct {
 	armed   bool
 }
 
-// push adds p behind the others. False: the queue is full.
+// full says that no further send may be admitted in SYNC_FLUSH, with admitted ones of this turn still to come.
+func (a *syncAnswers) full(admitted int) bool { return len(a.queue)-a.head+admitted >= syncAnswersMax }
+
+// push adds p behind the others.
 //
 // hot: 0 allocs once the queue has grown to its load.
-func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend) bool {
-	if len(a.queue)-a.head >= syncAnswersMax {
-		return false
-	}
+func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend) {
 	last := &t.messages[p.first+p.n-1]
 	start := len(a.bytes)
 	a.bytes = b.appendSendAnswer(a.bytes, t, p, wire.ResponseSuccess)
 	a.queue = append(a.queue, syncAnswer{end: last.PhyOffset + message.PhyOffset(last.Size()), ref: p.ref, opaque: p.opaque, enc: p.enc,
 		deadline: now() + message.Millis(b.syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
 	a.waiting.Store(int64(len(a.queue) - a.head))
-	return true
 }
 
 // answerFlushed answers every send that flushed covers.

@@ -51,7 +51,7 @@ func TestSyncFlushAnswersAfterTheSync(t *testing.T) {
 		second := sysio.NewGate()
 		defer fsys.Inject(sysio.Fault{Op: logSyncs, Path: "0*", Gate: second, Times: 1})()
 		later.write(wire.AppendSendRequestV2(nil, later.enc, later.next(), 0, sendHeader("Sync", 0, ""), []byte("later")))
-		for b.store.Wrote() == b.store.Flushed() || b.answersWaiting() < 2 {
+		for b.store.Wrote() == b.store.Flushed() || b.waitingForSync() < 2 {
 			time.Sleep(time.Millisecond) // the request is on its way through a socket
 		}
 		gate.Open()
@@ -70,13 +70,6 @@ func TestSyncFlushAnswersAfterTheSync(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
-}
-
-func (b *testBroker) answersWaiting() (n int64) {
-	for _, ls := range b.loops {
-		n += ls.answers.waiting.Load()
-	}
-	return n
 }
 
 // One-way sends and sends with WAIT=false request the sync that makes them visible, without any other traffic.
