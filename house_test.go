@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/cpuid/v2"
 )
 
 // mayImport is the import graph of the rooms: who may lean on whom. A package below a room (broker/topics)
@@ -187,6 +190,27 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	sort.Strings(bare)
 	if len(bare) > 0 {
 		t.Errorf("no package comment in: %s", strings.Join(bare, ", "))
+	}
+}
+
+// What is padded so that two cores do not fight for one cache line is padded far enough for the machine at hand.
+func TestPaddingCoversACacheLine(t *testing.T) {
+	pad := regexp.MustCompile(`cacheLinePad\s*(?:= (\d+)|\[(\d+)\]byte)$`)
+	found := 0
+	walkGo(t, func(path string, lines []string) {
+		for i, l := range lines {
+			m := pad.FindStringSubmatch(l)
+			if m == nil {
+				continue
+			}
+			found++
+			if n, err := strconv.Atoi(m[1] + m[2]); err != nil || n < cpuid.CPU.CacheLine {
+				t.Errorf("%s:%d pads %s%s bytes, a cache line has %d", path, i+1, m[1], m[2], cpuid.CPU.CacheLine)
+			}
+		}
+	})
+	if found < 3 {
+		t.Errorf("only %d paddings found", found)
 	}
 }
 
