@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
@@ -58,6 +57,6 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		if held := b.polls.Held(); held != 0 {
 			t.Errorf("%d pulls are still held", held)
 		}
-		t.Log(fmt.Sprintf("%d rounds, %d woken by an arrival", rounds*queues, b.polls.Woken()))
+		t.Logf("%d rounds, %d woken by an arrival", rounds*queues, b.polls.Woken())
 	})
 }

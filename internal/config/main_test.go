@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -84,5 +83,3 @@ func keyNamed(t *testing.T, name string) Key {
 }
 
 func lines(list []string) string { return strings.Join(list, "\n") + "\n" }
-
-func sprint(v any) string { return fmt.Sprint(v) }

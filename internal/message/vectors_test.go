@@ -131,7 +131,7 @@ func TestPropertiesAreReadAsJavaDoes(t *testing.T) {
 				t.Errorf("%q: %s is %q, want %q", text, name, got, want)
 			}
 		}
-		if e.Properties != nil && len(e.Properties) == 1 {
+		if len(e.Properties) == 1 {
 			for name, value := range e.Properties {
 				if got := AppendProperty(nil, name, value); !bytes.Equal(got, text) {
 					t.Errorf("%s=%s is written %s, want %s", name, value, hex.EncodeToString(got), e.Hex)

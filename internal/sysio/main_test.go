@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -83,19 +82,4 @@ func content(t *testing.T, fsys FS, path string) string {
 	data, err := ReadFile(fsys, path)
 	must(t, err)
 	return string(data)
-}
-
-// within fails the test when do takes long: for things that must not hang.
-func within(t *testing.T, limit time.Duration, do func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do()
-	}()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		t.Fatal("still busy after", limit)
-	}
 }
