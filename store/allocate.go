@@ -11,7 +11,8 @@ import (
 	"peregrine/internal/sysio"
 )
 
-// allocator makes the log's files before they are needed. It is the only writer of the file table while the store runs.
+// allocator makes the log's files before they are needed. It alone adds to the file table while the store runs; the cleaner
+// takes away from its begin.
 //
 // While the disk allows, files get all their blocks at once and one whole file lies ahead of the one being written. Where
 // that would lift the disk over diskSpaceCleanForciblyRatio, files get blocks in steps, up to diskSpaceWarningLevelRatio;
@@ -210,7 +211,9 @@ func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, er
 		_ = l.fsys.Remove(f.path)
 		return nil, a.failed(f, err)
 	}
+	l.tableMu.Lock()
 	l.files.Store(l.files.Load().with(f))
+	l.tableMu.Unlock()
 	return f, nil
 }
 

@@ -70,6 +70,9 @@ type CommitLog struct {
 	undispatched error // queues cannot be written
 	noSpace      error // the allocator met the end of the disk or of the ratio
 
+	tableMu sync.Mutex    // guards changes of files, and orphans; leaf
+	orphans []retiredView // mappings of deleted files, for the ticker
+
 	alloc   *allocator
 	touch   *toucher
 	cold    *fileCache
@@ -208,11 +211,15 @@ func (l *CommitLog) publishGate() {
 // retiredView is a mapping that left the hot window and waits for its last readers.
 type retiredView struct {
 	view  *mappedView
+	f     *mappedFile
 	ticks int
 }
 
-// tick moves the hot window and unmaps what left it long ago. Called once per tickInterval by one goroutine.
-func (l *CommitLog) tick(hotBytes int64) {
+// tick moves the hot window and unmaps what left it long ago. The oldest files, as many as doomed says, leave it early: they
+// are the next to be deleted, and the blocks of a mapped file stay on the disk. It returns how many mappings were closed.
+// Called once per tickInterval by one goroutine.
+func (l *CommitLog) tick(hotBytes int64, doomed int) (closed int) {
+	l.adoptOrphans()
 	wrote := l.Wrote()
 	table := l.files.Load()
 	hot := max(int64(wrote)-hotBytes, int64(l.residentFrom))
@@ -227,24 +234,28 @@ func (l *CommitLog) tick(hotBytes int64) {
 		if err := r.view.close(); err != nil {
 			l.logger.Warn("unmap a commitlog file", "file", r.view.file.Name(), "error", err)
 		}
+		r.f.mapped.Store(false)
+		closed++
 	}
 	clear(l.retired[len(kept):])
 	l.retired = kept
 
-	from := message.PhyOffset(l.mappedFrom.Load())
+	from := max(message.PhyOffset(l.mappedFrom.Load()), l.MinPhy())
 	newest := table.last()
 	for f := table.at(from); f != nil; f = table.at(f.end()) {
 		tooMany := newest != nil && int64(newest.start-f.start)/table.size >= mappedFilesMax
-		if (f.end() > message.PhyOffset(hot) && !tooMany) || f.end() > l.Flushed() {
+		soonGone := int64(f.start-table.files[0].start)/table.size < int64(doomed) && f.end() < wrote
+		if (f.end() > message.PhyOffset(hot) && !tooMany && !soonGone) || f.end() > l.Flushed() {
 			break
 		}
 		from = f.end()
 		l.mappedFrom.Store(int64(from)) // before the view goes: IsHot must not promise it any more
 		if v := f.view.Swap(nil); v != nil {
-			l.retired = append(l.retired, retiredView{view: v})
+			l.retired = append(l.retired, retiredView{view: v, f: f})
 		}
 	}
 	l.hotFrom.Store(max(hot, int64(from)))
+	return closed
 }
 
 // nowMillis is the default clock.

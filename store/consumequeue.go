@@ -180,7 +180,7 @@ func (q *Queue) writeAt(start, at int64, p []byte) error {
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.filePath(start), err)
 		}
-		open = q.store.cold.insert(key, file)
+		open = q.keepOpen(key, file)
 	}
 	_, err := open.file.WriteAt(p, at)
 	q.store.cold.release(open)
@@ -228,7 +228,20 @@ func (q *Queue) ReadUnits(dst []Unit, from message.QueueOffset) (int, error) {
 	if from < q.Min() || from >= q.Max() {
 		return 0, fmt.Errorf("%w: %s-%d has %d to %d, asked for %d", ErrOutOfRange, q.topic, q.id, q.Min(), q.Max(), from)
 	}
-	return q.readUnits(dst, from, q.Max())
+	n, err := q.readUnits(dst, from, q.Max())
+	if err != nil && from < q.Min() {
+		return 0, fmt.Errorf("%w: %s-%d now begins at %d, asked for %d", ErrOutOfRange, q.topic, q.id, q.Min(), from)
+	}
+	return n, err
+}
+
+// keepOpen puts an open file of the queue into the cache, for the time of its use only if it was deleted meanwhile.
+func (q *Queue) keepOpen(key fileKey, file sysio.File) *openFile {
+	open := q.store.cold.insert(key, file)
+	if key.start < q.goneBelow.Load() {
+		q.store.cold.drop(key)
+	}
+	return open
 }
 
 // readUnits is ReadUnits with a given end, for recovery too.
@@ -248,7 +261,7 @@ func (q *Queue) readUnits(dst []Unit, from, end message.QueueOffset) (int, error
 		if err != nil {
 			return 0, err
 		}
-		open = q.store.cold.insert(key, file)
+		open = q.keepOpen(key, file)
 	}
 	defer q.store.cold.release(open)
 	buf := q.store.chunks.get()

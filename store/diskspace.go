@@ -1,34 +1,76 @@
 package store
 
+// diskUse is what a look at the partitions gave.
+type diskUse struct {
+	path  string // of the fuller partition
+	pct   int    // its used share, rounded up
+	known bool
+}
+
+// measureDisk looks at the partitions of log and queues. coming is how many bytes of the log's partition are about to be
+// given back. An error tells which partition does not say.
+func (s *Store) measureDisk(coming int64) (diskUse, error) {
+	worst := diskUse{known: true}
+	var total int64
+	for i, dir := range []string{s.set.logDir, s.set.queueDir} {
+		u, err := s.fsys.DiskUsage(dir)
+		if err != nil {
+			return diskUse{path: dir}, err
+		}
+		if i == 0 {
+			total = u.Total
+		}
+		if u.Total == total { // the queues mostly lie on the log's partition
+			freed := min(coming, u.Used)
+			u.Used -= freed
+			u.Usable += freed
+		}
+		if pct := u.UsedPercent(); pct > worst.pct {
+			worst.path, worst.pct = dir, pct
+		}
+	}
+	return worst, nil
+}
+
 // checkDisk looks at the space of the partitions. Above diskSpaceWarningLevelRatio sends are refused, until the share is at
 // most diskSpaceCleanForciblyRatio again: between the two everything stays as it was (CleanCommitLogService, 5.5.0).
 func (s *Store) checkDisk() {
-	worst := &DiskFullError{Threshold: s.set.warnPct}
-	for _, dir := range []string{s.set.logDir, s.set.queueDir} {
-		u, err := s.fsys.DiskUsage(dir)
-		if err != nil {
-			// Not a reason to refuse: a write that finds no space says so itself. Nor one to accept again.
-			if !s.diskUnknown {
-				s.diskUnknown = true
-				s.logger.Warn("the disk does not tell its space; the last known state is kept", "path", dir, "error", err)
-			}
-			return
+	worst, err := s.measureDisk(0)
+	if err != nil {
+		// Not a reason to refuse: a write that finds no space says so itself. Nor one to accept again.
+		s.usedPct.Store(-1)
+		if !s.diskUnknown {
+			s.diskUnknown = true
+			s.logger.Warn("the disk does not tell its space; the last known state is kept", "path", worst.path, "error", err)
 		}
-		if pct := u.UsedPercent(); pct > worst.UsedPct {
-			worst.Path, worst.UsedPct = dir, pct
-		}
+		return
 	}
 	s.diskUnknown = false
+	s.usedPct.Store(int64(worst.pct))
+	if forced := worst.pct > s.set.forcePct; forced != s.diskForced {
+		s.diskForced = forced
+		if forced && s.cleaner.began.Load() {
+			s.cleaner.bringForward()
+		}
+	}
 	switch {
-	case worst.UsedPct > s.set.warnPct:
+	case worst.pct > s.set.warnPct:
 		if !s.diskFull {
-			s.logger.Error("disk full: sends are refused", "path", worst.Path, "usedPercent", worst.UsedPct, "threshold", s.set.warnPct)
+			s.logger.Error("disk full: sends are refused", "path", worst.path, "usedPercent", worst.pct, "threshold", s.set.warnPct)
 		}
 		s.diskFull = true
-		s.log.setCause(&s.log.full, worst)
-	case worst.UsedPct <= s.set.forcePct && s.diskFull:
-		s.logger.Info("disk has space again: sends are accepted", "path", worst.Path, "usedPercent", worst.UsedPct)
+		s.log.setCause(&s.log.full, &DiskFullError{Path: worst.path, UsedPct: worst.pct, Threshold: s.set.warnPct})
+	case worst.pct <= s.set.forcePct && s.diskFull:
+		s.logger.Info("disk has space again: sends are accepted", "path", worst.path, "usedPercent", worst.pct)
 		s.diskFull = false
 		s.log.setCause(&s.log.full, nil)
 	}
+}
+
+// doomedFiles is how many files may go next: the mappings of these end early, so that deleting them frees space at once.
+func (s *Store) doomedFiles() int {
+	if int(s.usedPct.Load()) > s.set.retention.usedPct {
+		return s.set.retention.batch
+	}
+	return 0
 }

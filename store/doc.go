@@ -32,7 +32,8 @@
 //
 // # Goroutines
 //
-//	allocator  makes the log's files ahead, the only writer of the file table while the store runs
+//	allocator  makes the log's files ahead, adds them to the file table
+//	cleaner    retention: takes the oldest files out of the table and deletes them, trims the queues
 //	toucher    populates the pages of a small window ahead of the write position (not with writeWithoutMmap)
 //	ticker     once a second: disk space, hot window, unmapping, idle rings, checkpoint file
 //
@@ -40,12 +41,13 @@
 //
 // # Locks, in the order they may be taken
 //
+//	cleaner.passMu      one pass of retention at a time
 //	Store.queueSyncMu   one FlushQueues at a time
 //	Queue.writeMu       the queue's files: AppendUnits, FlushQueues
 //	CommitLog.syncMu    one Sync at a time
 //	CommitLog.mu        the append lock: write position, next offsets of all queues
 //	queueTable.mu       making a queue
-//	leaves: CommitLog.gateMu, allocator.mu, Queue.ringMu, Store.dirtyMu, checkpoint.mu, fileCache.mu
+//	leaves: CommitLog.gateMu, CommitLog.tableMu, allocator.mu, Queue.ringMu, Store.dirtyMu, checkpoint.mu, fileCache.mu
 //
 // Readers of positions, files and queues take no lock; what they read is published by atomics (each says what). A queue's
 // maximum is stored after its units are in the file and in memory.

@@ -81,6 +81,18 @@ const (
 	mappedFilesMax = 16384
 )
 
+// Retention.
+const (
+	// firstPassIntervals is after how many cleanResourceIntervals the first pass comes: a minute with the default of 10 s.
+	firstPassIntervals = 6
+	// manualPasses is how many passes code 329 makes look for expired files (20 in the original as well).
+	manualPasses = 20
+	// shrinkStepBytes is what is given back of a deleted file at a time, shrinkPause what lies between: a file of 1 GiB takes
+	// 0.2 s.
+	shrinkStepBytes = 64 << 20
+	shrinkPause     = 10 * time.Millisecond
+)
+
 // Recovery.
 const (
 	// scanBlockBytes is what recovery reads with one call.

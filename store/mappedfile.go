@@ -25,6 +25,8 @@ type mappedFile struct {
 
 	// view publishes the mapping; nil before map and after retire. A slice taken from it stays valid for unmapGraceTicks.
 	view atomic.Pointer[mappedView]
+	// mapped is true from map until the mapping is gone, which is later than view says: the file must not shrink before.
+	mapped atomic.Bool
 }
 
 // mappedView is a mapped file with its descriptor. Both end together.
@@ -52,6 +54,7 @@ func (f *mappedFile) attach(file sysio.File) error {
 		return fmt.Errorf("map %s: %w", f.path, err)
 	}
 	_ = m.AdviseRandom(0, f.size) // a hint: the log works without it
+	f.mapped.Store(true)
 	f.view.Store(&mappedView{file: file, mapping: m, data: m.Bytes()})
 	return nil
 }
@@ -115,8 +118,8 @@ func (t *fileTable) last() *mappedFile {
 	return t.files[len(t.files)-1]
 }
 
-// with returns the table with one more file at the end. The array may be shared: only the allocator appends, and readers of
-// an older table never look behind its length.
+// with returns the table with one more file at the end. The array may be shared: only the allocator appends (under tableMu),
+// and readers of an older table never look behind its length.
 func (t *fileTable) with(f *mappedFile) *fileTable {
 	return &fileTable{size: t.size, files: append(t.files, f)}
 }

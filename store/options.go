@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"peregrine/internal/config"
 	"peregrine/internal/message"
@@ -45,6 +46,8 @@ func Open(o Options) (*Store, error) {
 	return open(o.FS, set, o.Logger, o.Now, o.Progress)
 }
 
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
 func settingsOf(c *config.Config) (settings, error) {
 	set := settings{
 		root:           c.StorePathRootDir,
@@ -58,6 +61,15 @@ func settingsOf(c *config.Config) (settings, error) {
 		checkCRC:       c.CheckCRCOnRecover,
 		warnPct:        c.DiskSpaceWarningLevelRatio,
 		forcePct:       min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
+	}
+	hours, err := parseHours(c.DeleteWhen)
+	if err != nil {
+		return set, err
+	}
+	set.retention = retention{
+		every: millis(c.CleanResourceInterval), keep: time.Duration(c.FileReservedTime) * time.Hour, hours: hours,
+		batch: c.DeleteFileBatchMax, filePause: millis(c.DeleteCommitLogFilesInterval), queuePause: millis(c.DeleteConsumeQueueFilesInterval),
+		forced: c.CleanFileForciblyEnable, usedPct: c.DiskMaxUsedSpaceRatio,
 	}
 	if strings.Contains(c.StorePathCommitLog, ",") {
 		return set, refuse(c.StorePathCommitLog, "storePathCommitLog names several directories; a log over several directories is not supported, name one")

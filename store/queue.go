@@ -33,6 +33,10 @@ type Queue struct {
 	max atomic.Int64
 	// min is the first unit whose record is still in the log.
 	min atomic.Int64
+	// gone says that the queue was deleted: nothing is stored in it any more, and asking the store again gives another one.
+	gone atomic.Bool
+	// goneBelow publishes up to which byte files were deleted: no descriptor of them may stay in the cache.
+	goneBelow atomic.Int64
 
 	// writeMu makes AppendUnits and FlushQueues exclusive per queue. Taken before ringMu, before CommitLog.mu.
 	writeMu   sync.Mutex

@@ -109,7 +109,7 @@ func (q *Queue) syncFile(start int64) error {
 		if err != nil {
 			return err
 		}
-		open = q.store.cold.insert(key, file)
+		open = q.keepOpen(key, file)
 	}
 	defer q.store.cold.release(open)
 	return open.file.Datasync()

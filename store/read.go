@@ -52,6 +52,9 @@ func (l *CommitLog) ReadAt(buf []byte, phy message.PhyOffset) (int, error) {
 	}
 	n := min(int64(len(buf)), int64(min(f.end(), wrote)-phy))
 	if err := l.readFile(f, buf[:n], int64(phy-f.start)); err != nil {
+		if l.isDeleted(phy) { // while we were at it
+			return 0, fmt.Errorf("%w: commitlog position %d was deleted, the log begins at %d", ErrOutOfRange, phy, l.MinPhy())
+		}
 		return 0, err
 	}
 	return int(n), nil
@@ -77,6 +80,9 @@ func (l *CommitLog) readFile(f *mappedFile, buf []byte, at int64) error {
 			return err
 		}
 		open = l.cold.insert(key, file)
+		if l.isDeleted(f.start) {
+			l.cold.drop(key) // the cleaner's drop may have come before our insert
+		}
 	}
 	defer l.cold.release(open)
 	n, err := open.file.ReadAt(buf, at)

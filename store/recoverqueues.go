@@ -254,60 +254,13 @@ func (r *recovery) clearUnits(q *Queue, from, limit message.QueueOffset) error {
 	return nil
 }
 
-// correctMin sets each queue's first readable offset: the first unit whose record is still in the log
-// (ConsumeQueue.correctMinOffset, 5.5.0). Pre-blank units, which the original takes for records at 0, count as gone where
-// nothing readable lies in front of them.
+// correctMin sets each queue's first readable offset.
 func (r *recovery) correctMin() {
 	minPhy := r.s.log.MinPhy()
 	r.s.queues.each(func(q *Queue) bool {
-		if last, ok := r.lastUnit(q); !ok || last.Phy < minPhy {
-			q.min.Store(q.max.Load())
-			return true
-		}
-		low, err := r.firstReadable(q, minPhy)
-		if err != nil {
+		if _, _, err := q.correctMin(minPhy); err != nil {
 			r.logger.Warn("find the first readable entry of a queue", "topic", q.topic, "queue", int32(q.id), "error", err)
-			return true
 		}
-		q.min.Store(int64(low))
 		return true
 	})
-}
-
-// firstReadable returns the first offset whose record lies at or behind minPhy. There is one.
-func (r *recovery) firstReadable(q *Queue, minPhy message.PhyOffset) (message.QueueOffset, error) {
-	// Positions grow within a queue. A pre-blank unit counts like the next real one.
-	low, high := q.Min(), q.Max()
-	for low < high {
-		mid := low + (high-low)/2
-		u, at, err := r.realUnit(q, mid)
-		if err != nil {
-			return 0, err
-		}
-		if at >= q.Max() || u.Phy >= minPhy {
-			high = mid
-		} else {
-			low = at + 1
-		}
-	}
-	_, at, err := r.realUnit(q, low)
-	return min(at, q.Max()), err
-}
-
-// realUnit returns the first unit at or behind from that names a record, and its offset; Max when there is none.
-func (r *recovery) realUnit(q *Queue, from message.QueueOffset) (Unit, message.QueueOffset, error) {
-	var buf [64]Unit
-	for n := 1; from < q.Max(); n = len(buf) { // one first: mostly that is enough
-		got, err := q.readUnits(buf[:n], from, q.Max())
-		if err != nil {
-			return Unit{}, 0, err
-		}
-		for i := range got {
-			if !buf[i].IsPreBlank() {
-				return buf[i], from + message.QueueOffset(i), nil
-			}
-		}
-		from += message.QueueOffset(got)
-	}
-	return Unit{}, q.Max(), nil
 }

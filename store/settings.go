@@ -16,4 +16,6 @@ type settings struct {
 
 	warnPct  int // diskSpaceWarningLevelRatio
 	forcePct int // diskSpaceCleanForciblyRatio
+
+	retention retention
 }

@@ -34,6 +34,7 @@ type Store struct {
 	lock   io.Closer
 
 	checkpoint *checkpoint
+	cleaner    *cleaner
 	report     RecoveryReport
 
 	queueSyncMu     sync.Mutex  // one FlushQueues at a time; before Queue.writeMu
@@ -46,7 +47,8 @@ type Store struct {
 	damaged map[message.PhyOffset]bool
 
 	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
-	diskFull, diskUnknown bool
+	diskFull, diskUnknown, diskForced bool
+	usedPct                           atomic.Int64 // percent, -1 when the disk did not tell
 
 	quit      chan struct{}
 	running   sync.WaitGroup
@@ -120,12 +122,17 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 		s.release()
 		return nil, err
 	}
+	s.cleaner = newCleaner(s)
 	s.log.alloc.prime()
 	s.log.touch.prime()
 	s.checkDisk()
 	s.log.start()
 	s.running.Add(1)
 	go s.tickLoop()
+	if set.retention.every > 0 {
+		s.running.Add(1)
+		go s.cleaner.run()
+	}
 	return s, nil
 }
 
@@ -214,7 +221,9 @@ func (s *Store) tick() {
 	if s.log.noSpaceCause() != nil {
 		s.log.alloc.poke()
 	}
-	s.log.tick(hotWindow())
+	if s.log.tick(hotWindow(), s.doomedFiles()) > 0 && s.cleaner.pending.Load() > 0 {
+		s.cleaner.poke()
+	}
 	s.sweepRings()
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
 	if err := s.checkpoint.save(false); err != nil {
@@ -284,6 +293,10 @@ func (s *Store) close(clean bool) error {
 
 // release gives mappings, descriptors and the lock back and changes nothing on disk.
 func (s *Store) release() {
+	if s.cleaner != nil {
+		s.cleaner.letGo()
+	}
+	s.log.adoptOrphans()
 	for _, r := range s.log.retired {
 		_ = r.view.close()
 	}

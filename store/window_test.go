@@ -19,7 +19,7 @@ func TestHotWindowMovesOn(t *testing.T) {
 		send(t, s, q, strings.Repeat("x", 1000))
 	}
 	const hot = 3 * testSegment
-	s.log.tick(hot)
+	s.log.tick(hot, 0)
 	if s.Slice(0, 10) == nil || s.log.files.Load().files[0].view.Load() == nil {
 		t.Fatal("a file that is not synced was unmapped")
 	}
@@ -29,7 +29,7 @@ func TestHotWindowMovesOn(t *testing.T) {
 	old := s.Slice(100, 50)
 	copied := string(old)
 	for tick := range unmapGraceTicks + 1 {
-		s.log.tick(hot)
+		s.log.tick(hot, 0)
 		if s.IsHot(0) || s.Slice(0, 10) != nil {
 			t.Fatal("an old position is said to be hot")
 		}
@@ -40,7 +40,7 @@ func TestHotWindowMovesOn(t *testing.T) {
 			break // from here on it must not be touched
 		}
 	}
-	s.log.tick(hot)
+	s.log.tick(hot, 0)
 	if n := len(s.log.retired); n != 0 {
 		t.Errorf("%d files still wait to be unmapped", n)
 	}

@@ -114,6 +114,8 @@ var knownGroups = [...]struct{ reason, names string }{
 		timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerInterceptDelayLevel
 		timerMetricSmallThreshold timerProgressLogIntervalMs timerPutMessageThreadNum timerSkipUnknownError timerStopDequeue
 		timerStopEnqueue timerWarmEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs`},
+	{"a deleted file leaves its readers alone and keeps its space until the last one is done", `
+		destroyMapedFileIntervalForcibly redeleteHangedFileInterval`},
 	{"metrics are served by peregrine.http", `
 		accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount commercialBigCount
 		commercialEnable commercialSizePerMsg commercialTransCount enableConnectionMetrics enableLagAndDlqMetrics

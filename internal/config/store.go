@@ -43,18 +43,16 @@ type StoreConfig struct {
 	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" pending:"message queries" doc:"slots of an index file; fixed per directory"`
 	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" pending:"message queries" doc:"items of an index file; fixed per directory"`
 
-	FileReservedTime                 int64  `key:"fileReservedTime" default:"72" unit:"h" range:"1..8760000" reload:"yes" important:"yes" pending:"retention" doc:"files older than this are deleted"`
-	DeleteWhen                       string `key:"deleteWhen" default:"04" reload:"yes" important:"yes" pending:"retention" doc:"at these hours of the day, separated by ;"`
-	CleanResourceInterval            int64  `key:"cleanResourceInterval" default:"10000" unit:"ms" range:"100..3600000" pending:"retention" doc:"between two looks at files and disk"`
-	DeleteFileBatchMax               int    `key:"deleteFileBatchMax" default:"10" range:"1..10000" reload:"yes" important:"yes" pending:"retention" doc:"most files deleted by one look"`
-	DeleteCommitLogFilesInterval     int64  `key:"deleteCommitLogFilesInterval" default:"100" unit:"ms" range:"0..60000" reload:"yes" pending:"retention" doc:"between two deletions in the log"`
-	DeleteConsumeQueueFilesInterval  int64  `key:"deleteConsumeQueueFilesInterval" default:"100" unit:"ms" range:"0..60000" reload:"yes" pending:"retention" doc:"between two deletions in queues"`
-	DestroyMapedFileIntervalForcibly int64  `key:"destroyMapedFileIntervalForcibly" default:"120000" unit:"ms" range:"0..86400000" reload:"yes" pending:"retention" doc:"a file in use goes after it"`
-	RedeleteHangedFileInterval       int64  `key:"redeleteHangedFileInterval" default:"120000" unit:"ms" range:"1..86400000" reload:"yes" pending:"retention" doc:"between two attempts at it"`
-	CleanFileForciblyEnable          bool   `key:"cleanFileForciblyEnable" default:"true" reload:"yes" important:"yes" pending:"retention" doc:"a nearly full disk may cost younger files"`
-	DiskMaxUsedSpaceRatio            int    `key:"diskMaxUsedSpaceRatio" default:"75" unit:"%" clamp:"10..95" reload:"yes" pending:"retention" doc:"above it old files go at any hour"`
-	DiskSpaceCleanForciblyRatio      int    `key:"diskSpaceCleanForciblyRatio" default:"85" unit:"%" clamp:"30..85" reload:"yes" pending:"retention" doc:"above it younger files are deleted too"`
-	DiskSpaceWarningLevelRatio       int    `key:"diskSpaceWarningLevelRatio" default:"90" unit:"%" clamp:"35..90" reload:"yes" doc:"above it sends are refused"`
+	FileReservedTime                int64  `key:"fileReservedTime" default:"72" unit:"h" range:"1..8760000" reload:"yes" important:"yes" doc:"files older than this are deleted"`
+	DeleteWhen                      string `key:"deleteWhen" default:"04" reload:"yes" important:"yes" doc:"at these hours of the day, separated by ;"`
+	CleanResourceInterval           int64  `key:"cleanResourceInterval" default:"10000" unit:"ms" range:"100..3600000" doc:"between two looks at files and disk"`
+	DeleteFileBatchMax              int    `key:"deleteFileBatchMax" default:"10" range:"1..10000" reload:"yes" important:"yes" doc:"most files deleted by one look"`
+	DeleteCommitLogFilesInterval    int64  `key:"deleteCommitLogFilesInterval" default:"100" unit:"ms" range:"0..60000" reload:"yes" doc:"between two deletions in the log"`
+	DeleteConsumeQueueFilesInterval int64  `key:"deleteConsumeQueueFilesInterval" default:"100" unit:"ms" range:"0..60000" reload:"yes" doc:"between two deletions in queues"`
+	CleanFileForciblyEnable         bool   `key:"cleanFileForciblyEnable" default:"true" reload:"yes" important:"yes" doc:"a nearly full disk may cost younger files"`
+	DiskMaxUsedSpaceRatio           int    `key:"diskMaxUsedSpaceRatio" default:"75" unit:"%" clamp:"10..95" reload:"yes" doc:"above it old files go at any hour"`
+	DiskSpaceCleanForciblyRatio     int    `key:"diskSpaceCleanForciblyRatio" default:"85" unit:"%" clamp:"30..85" reload:"yes" doc:"above it younger files are deleted too"`
+	DiskSpaceWarningLevelRatio      int    `key:"diskSpaceWarningLevelRatio" default:"90" unit:"%" clamp:"35..90" reload:"yes" doc:"above it sends are refused"`
 
 	MessageDelayLevel            string `key:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h" pending:"delayed messages" doc:"times of the delay levels"`
 	FlushDelayOffsetInterval     int64  `key:"flushDelayOffsetInterval" default:"10000" unit:"ms" range:"10..3600000" pending:"delayed messages" doc:"delayOffset.json is written this often"`
