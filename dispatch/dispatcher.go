@@ -61,7 +61,8 @@ type Dispatcher struct {
 	logger   *slog.Logger
 	progress *progress
 	shards   []*shard
-	keeper   *Keeper // nil or set before Start
+	keeper   *Keeper  // nil or set before Start
+	indexer  *Indexer // nil or set before Start
 
 	_ [cacheLinePad]byte
 	// parked says that the reader sleeps, or is about to look at Confirmed a last time. Read by every Wake.
@@ -148,6 +149,13 @@ func (d *Dispatcher) Wake() {
 // hot: one atomic load.
 func (d *Dispatcher) LowWater() message.PhyOffset {
 	return message.PhyOffset(d.progress.low.Load())
+}
+
+// lowMoved wakes the indexer: LowWater may have moved.
+func (d *Dispatcher) lowMoved() {
+	if d.indexer != nil {
+		d.indexer.advanced()
+	}
 }
 
 // LowMark is LowWater with the newest record below it.

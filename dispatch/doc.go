@@ -6,6 +6,7 @@
 //	reader       1   reads confirmed records once, in order, and collects them into one batch per shard
 //	shard        n   appends the units of its batches to their queues and announces them; a queue never changes shard
 //	checkpoint   1   syncs the queues' files and moves the checkpoint (Keeper, started on its own)
+//	index        1   follows LowWater and adds keys to the index (Indexer, started on its own); nothing waits for it
 //
 // Reader and shards belong to the Dispatcher: Start begins them, Stop or a final error ends them. They own their state; what
 // they share is a bounded ring of batches per shard (two channels) and the progress table (one mutex, taken per

@@ -38,6 +38,15 @@ const (
 	// readTriesMax bounds the attempts to read a block of the log before the error is final, with the pauses above.
 	readTriesMax = 8
 
+	// indexBatchMax is how many records the indexer adds with one call, during which queries wait for it (about 1 ms).
+	indexBatchMax = 1024
+
+	// indexRest is how long the indexer lets records come together when it has caught up: how late a query may be.
+	indexRest = 10 * time.Millisecond
+
+	// indexBehindTold is the least distance of the index that a start says a line about.
+	indexBehindTold = 64 << 20
+
 	// stopGrace is how long Stop waits, past its deadline, for goroutines that are inside a system call.
 	stopGrace = time.Second
 

@@ -264,6 +264,7 @@ func (r *reader) handOut() {
 			r.d.shards[i].in <- b // never blocks: it has room for all batches of the shard
 		}
 	}
+	r.d.lowMoved() // when no shard has anything to do with it
 	r.handed, r.full = r.at, false
 	r.d.counters.add(r.records, r.skipped, r.coldBytes)
 	r.records, r.skipped, r.coldBytes = 0, 0, 0

@@ -44,6 +44,7 @@ func (s *shard) run() {
 		if s.d.keeper != nil {
 			s.d.keeper.dirtied()
 		}
+		s.d.lowMoved()
 		s.counters.batches.Add(1)
 		s.counters.runs.Add(int64(len(b.groups)))
 		s.counters.units.Add(int64(len(b.units)))

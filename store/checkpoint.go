@@ -96,6 +96,13 @@ func openCheckpoint(fsys sysio.FS, path string, fields checkpointFields) (*check
 	return &checkpoint{file: f, fields: fields, written: fields}, nil
 }
 
+// now returns the fields.
+func (c *checkpoint) now() checkpointFields {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fields
+}
+
 // setLogics moves the queue fields forward.
 func (c *checkpoint) setLogics(storeTime message.Millis, phy message.PhyOffset) {
 	c.mu.Lock()
@@ -119,6 +126,26 @@ func (c *checkpoint) setPhysic(t message.Millis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fields.PhysicMsgTimestamp = max(c.fields.PhysicMsgTimestamp, t)
+}
+
+// setIndex moves the index field forward: every index file up to the one that ends at t is full and durable.
+func (c *checkpoint) setIndex(t message.Millis) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fields.IndexMsgTimestamp = max(c.fields.IndexMsgTimestamp, t)
+}
+
+// lowerIndex takes the index field back to t: later index files are made again.
+func (c *checkpoint) lowerIndex(t message.Millis) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fields.IndexMsgTimestamp = min(c.fields.IndexMsgTimestamp, t)
+}
+
+func (c *checkpoint) indexTime() message.Millis {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fields.IndexMsgTimestamp
 }
 
 // save writes the fields if they changed, and makes them durable if asked to.

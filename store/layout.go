@@ -19,6 +19,7 @@ type layout struct {
 	crashed    bool // the abort file is there
 	log        []dataFile
 	queues     []queueDir
+	index      []indexInfo
 	checkpoint checkpointFields
 	warnings   []string
 }
@@ -64,6 +65,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 		return nil, err
 	}
 	if err := lay.inspectQueues(fsys, set); err != nil {
+		return nil, err
+	}
+	if err := lay.inspectIndex(fsys, set); err != nil {
 		return nil, err
 	}
 	return lay, nil

@@ -105,3 +105,27 @@ const (
 	damagedListMax  = 10_000
 	damagedLinesMax = 100
 )
+
+// Index.
+const (
+	// IndexRetryInterval is the least time between two attempts to make an index file (case R09).
+	IndexRetryInterval = 30 * time.Second
+	// IndexFlushInterval is how often the index is synced: what a power cut takes is made again from the log.
+	IndexFlushInterval = 10 * time.Second
+	// indexWalkItems is what recovery reads of an index file with one call.
+	indexWalkItems = 32 << 10
+	// indexWindowItemsMin and indexWindowItemsMax are what a query reads of a file with one call: 640 bytes for a chain whose
+	// items lie far from each other, 80 KiB for one of a hot key.
+	indexWindowItemsMin = 32
+	indexWindowItemsMax = 4096
+	// indexItemsPerQueryMax bounds the items that a query looks at (two thirds of a second), indexReadsPerQueryMax the records
+	// that it reads, most of which have another key with the same hash then. The answer says that there may be more.
+	indexItemsPerQueryMax = 20_000_000
+	indexReadsPerQueryMax = 20_000
+)
+
+// Reading of single records.
+const (
+	// recordFirstBytes is the first read of a record whose length is not known; most are shorter.
+	recordFirstBytes = 4 << 10
+)

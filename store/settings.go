@@ -10,6 +10,11 @@ type settings struct {
 	queueFileBytes int64 // mappedFileSizeConsumeQueue, a multiple of unitBytes
 	recordBytesMax int64 // maxMessageSize + recordOverheadMax
 
+	indexDir   string        // root/index
+	index      indexGeometry // maxHashSlotNum, maxIndexNum
+	indexWrite bool          // messageIndexEnable and indexFileWriteEnable
+	indexRead  bool          // indexFileReadEnable
+
 	syncFlush bool // flushDiskType=SYNC_FLUSH
 	direct    bool // writeWithoutMmap
 	checkCRC  bool // checkCRCOnRecover

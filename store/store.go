@@ -17,6 +17,7 @@ import (
 // Names in the store directory.
 const (
 	queueDirName   = "consumequeue"
+	indexDirName   = "index"
 	checkpointName = "checkpoint"
 	cutDirName     = "cut" // files that were found behind the end of the log; nothing reads them
 )
@@ -34,6 +35,7 @@ type Store struct {
 	lock   io.Closer
 
 	checkpoint *checkpoint
+	index      *Index // nil: switched off
 	cleaner    *cleaner
 	report     RecoveryReport
 
@@ -119,6 +121,10 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	}
 	s.log = newCommitLog(fsys, set, logger, now, s.cold)
 	if err := s.recover(lay, progress); err != nil {
+		s.release()
+		return nil, err
+	}
+	if s.index, err = newIndex(s, lay); err != nil {
 		s.release()
 		return nil, err
 	}
@@ -306,6 +312,9 @@ func (s *Store) release() {
 		}
 	}
 	s.cold.closeAll()
+	if s.index != nil {
+		s.index.release()
+	}
 	if s.checkpoint != nil {
 		_ = s.checkpoint.close()
 	}

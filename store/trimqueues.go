@@ -46,6 +46,12 @@ func (c *cleaner) trim() {
 		}
 	}
 	c.leftovers = false
+	if x := c.s.index; x != nil {
+		if _, err := x.DeleteExpired(minPhy); err != nil {
+			c.s.logger.Warn("delete the oldest index files", "error", err)
+			c.leftovers = true
+		}
+	}
 	for _, q := range queues {
 		n, err := q.deleteBelowMin()
 		if err != nil {

@@ -9,9 +9,23 @@ import (
 // that is not part of valid UTF-8 counts as U+FFFD.
 //
 // hot: 0 allocs.
-func JavaHash(s []byte) int32 {
-	var h int32
-	for i := 0; i < len(s); {
+func JavaHash(s []byte) int32 { return JavaHashOn(0, s) }
+
+// JavaHashOn goes on with the hash of a text behind which s stands: JavaHashOn(JavaHash(a), b) is JavaHash of a and b
+// together, as long as no character is cut in two.
+//
+// hot: 0 allocs.
+func JavaHashOn(h int32, s []byte) int32 {
+	i := 0
+	// Four characters with one step of the chain of multiplications, which is what the loop below waits for.
+	for ; len(s)-i >= 4; i += 4 {
+		a, b, c, d := s[i], s[i+1], s[i+2], s[i+3]
+		if a|b|c|d >= utf8.RuneSelf {
+			break
+		}
+		h = h*(31*31*31*31) + (int32(a)*(31*31*31) + int32(b)*(31*31) + int32(c)*31 + int32(d))
+	}
+	for i < len(s) {
 		if c := s[i]; c < utf8.RuneSelf {
 			h = 31*h + int32(c)
 			i++
