@@ -13,7 +13,7 @@ run: build
 
 # The interop suites run by themselves because go test shows their SKIPPED lines only in that form.
 test:
-	$(GO) test $$($(GO) list ./... | grep -v /interop$$)
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /interop$$)
 	cd interop && $(GO) test -count=1 -timeout 20m
 
 # -short: a twentieth of the rounds of the longest tests, each with 1 and 4 of event loops and shards.
