@@ -122,6 +122,16 @@ func (c *checkpoint) cutTo(end, from message.PhyOffset, newest message.Millis) {
 	}
 }
 
+// lowerTo takes the queue fields back to phy, durably. Which store time belongs to it is not known: 0 is safe.
+func (c *checkpoint) lowerTo(phy message.PhyOffset) error {
+	c.mu.Lock()
+	if c.fields.LogicsPhysicalOffset > phy {
+		c.fields.LogicsPhysicalOffset, c.fields.LogicsMsgTimestamp = phy, 0
+	}
+	c.mu.Unlock()
+	return c.save(true)
+}
+
 func (c *checkpoint) setPhysic(t message.Millis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -337,7 +337,7 @@ func (r *recovery) noteRecord(v *message.View) {
 // walkBackForHoles looks at older files as long as a queue lacks units in front of the first one that the scan met: then the
 // checkpoint promised more than the queue holds (its folder was deleted, say).
 func (r *recovery) walkBackForHoles(sc *logScanner, from message.PhyOffset) error {
-	first := sc.table.files[0].start
+	first, checkpoint := sc.table.files[0].start, from
 	for from > first && r.anyHole() {
 		f := sc.table.at(from - 1)
 		r.logger.Warn("a queue lacks entries before the checkpoint; looking further back", "from", int64(f.start))
@@ -347,7 +347,12 @@ func (r *recovery) walkBackForHoles(sc *logScanner, from message.PhyOffset) erro
 		from = f.start
 		r.beginAt(from)
 	}
-	return nil
+	if from == checkpoint {
+		return nil
+	}
+	// Entries from here on are made anew. Were the process killed before they are durable, the next start would take them for
+	// durable because they are there.
+	return r.s.checkpoint.lowerTo(from)
 }
 
 func (r *recovery) beginAt(from message.PhyOffset) {

@@ -77,7 +77,7 @@ func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 	r.setEnd(q, end)
 	q.min.Store(int64(first))
 	if r.lay.crashed {
-		return r.clearUnits(q, end, limit)
+		return r.cutFiles(q, end, limit)
 	}
 	return nil
 }
@@ -245,9 +245,10 @@ func (r *recovery) clearUnits(q *Queue, from, limit message.QueueOffset) error {
 		}
 		start += fileBytes
 	}
-	for ; start < stop; start += fileBytes {
-		q.store.cold.drop(fileKey{queue: q, start: start})
-		if err := r.s.fsys.Remove(q.filePath(start)); err != nil {
+	// From the newest on: a crash in between must not leave a gap, behind which a start would look for the queue's beginning.
+	for last := stop - fileBytes; last >= start; last -= fileBytes {
+		q.store.cold.drop(fileKey{queue: q, start: last})
+		if err := r.s.fsys.Remove(q.filePath(last)); err != nil {
 			return err
 		}
 	}

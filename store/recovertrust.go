@@ -75,13 +75,16 @@ func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, 
 // topicScheduled has tags codes that are times (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC).
 const topicScheduled = "SCHEDULE_TOPIC_XXXX"
 
-// cutAt ends the queue at keep. The files are cleared now and synced with the next flush of the queues, thus before the
-// checkpoint moves: units that came back after a power cut would name whatever record lies at their position by then.
+// cutAt ends the queue at keep.
 func (r *recovery) cutAt(q *Queue, keep message.QueueOffset) error {
-	limit := q.Max()
-	if over := limit % q.store.unitsPerFile(); over != 0 {
-		limit += q.store.unitsPerFile() - over
-	}
+	perFile := q.store.unitsPerFile()
+	return r.cutFiles(q, keep, (q.Max()+perFile-1)/perFile*perFile)
+}
+
+// cutFiles ends the queue at keep and clears its files up to limit. They, and their names, which kill -9 may have kept from being
+// synced, are synced with the next flush of the queues, thus before the checkpoint moves: units that came back after a power
+// cut would name whatever record lies at their position by then.
+func (r *recovery) cutFiles(q *Queue, keep, limit message.QueueOffset) error {
 	r.setEnd(q, keep)
 	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
 	q.synced = max(message.QueueOffset(q.firstFile/unitBytes), keep-1)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -175,7 +176,8 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 	for keep > 0 && table.files[keep-1].start >= end {
 		keep--
 	}
-	for _, f := range table.files[keep:] {
+	// From the newest on: a crash in between must not leave a gap in front of those that are still there.
+	for _, f := range slices.Backward(table.files[keep:]) {
 		if err := r.removeBehindEnd(f); err != nil {
 			return err
 		}
@@ -198,6 +200,9 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 	n, err := countCut(file, at, f.size)
 	if err == nil {
 		err = zeroTail(file, at, f.size)
+	}
+	if err == nil && r.lay.crashed {
+		err = file.Datasync() // before new records end where an old one begins, which a power cut would bring back
 	}
 	if err != nil {
 		file.Close()
@@ -343,18 +348,18 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// settlePositions makes the log ready to append at end. In SYNC_FLUSH what readers are about to see is made durable first.
+// settlePositions makes the log ready to append at end. After a crash what the last run may not have synced is written once
+// more; in SYNC_FLUSH it is durable before readers see it.
 func (r *recovery) settlePositions(end message.PhyOffset) error {
 	l := r.s.log
 	durable := end
 	if r.lay.crashed {
-		durable = min(r.report.From, end)
-		if l.set.syncFlush {
-			mark := min(max(r.lay.checkpoint.LogicsPhysicalOffset, l.MinPhy()), end)
-			if err := r.rewrite(mark, end); err != nil {
-				return err
-			}
-			durable = end
+		mark := min(max(r.lay.checkpoint.LogicsPhysicalOffset, l.MinPhy()), end)
+		if err := r.rewrite(mark, end); err != nil {
+			return err
+		}
+		if !l.set.syncFlush {
+			durable = mark // the flusher does the rest
 		}
 	}
 	l.pos, l.pendingAt = end, end
@@ -378,8 +383,8 @@ func (r *recovery) settlePositions(end message.PhyOffset) error {
 	return nil
 }
 
-// rewrite reads [from, to) of the log and writes the same bytes again, then syncs. After a sync that failed the kernel may
-// hold pages for clean that never reached the disk; a later sync alone would skip them and report success.
+// rewrite reads [from, to) of the log and writes the same bytes again; in SYNC_FLUSH it syncs them too. After a sync that failed
+// the kernel may hold pages for clean that never reached the disk; a later sync alone would skip them and report success.
 func (r *recovery) rewrite(from, to message.PhyOffset) error {
 	l := r.s.log
 	buf := make([]byte, 1<<20)
@@ -401,7 +406,7 @@ func (r *recovery) rewrite(from, to message.PhyOffset) error {
 			from += message.PhyOffset(n)
 			r.report.Rewritten += n
 		}
-		if err == nil {
+		if err == nil && l.set.syncFlush {
 			err = file.Datasync()
 		}
 		if cerr := file.Close(); err == nil {
