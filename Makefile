@@ -1,9 +1,9 @@
 # One command each. `make run` and `make test` are all a newcomer needs.
 GO ?= go
 STATICCHECK_VERSION := v0.8.2
-FUZZTIME ?= 3s
+include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run test race fuzz-smoke lint ci interop compare bench-append bench-longpoll bench-idle fmt
+.PHONY: build run test race fuzz-smoke crash lint ci interop compare bench-append bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -29,6 +29,10 @@ fuzz-smoke:
 	    $(GO) test $$pkg -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) >/tmp/peregrine-fuzz.log 2>&1 || { cat /tmp/peregrine-fuzz.log; exit 1; }; \
 	  done; \
 	done
+
+# Seeded lives of data directories on a disk that tears, lies, fails and is cut off (see broker/crash/doc.go).
+crash:
+	$(GO) test ./broker/crash -run TestSeeds -count=1 -v -timeout 20m -crash.seeds=$(CRASH_SEEDS) -crash.seconds=$(CRASH_SECONDS)
 
 lint:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi

@@ -1,0 +1,133 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"peregrine/dispatch"
+	"peregrine/flush"
+	"peregrine/internal/config"
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+	"peregrine/store"
+)
+
+const (
+	root     = "/data"
+	patience = time.Hour // virtual: nothing that goes well takes as long
+)
+
+// form is how a life keeps its store. Sizes are bytes.
+type form struct {
+	syncFlush, direct bool
+	shards            int
+	segment           int64
+	queueFile         int64
+	pages             int // flushCommitLogLeastPages
+}
+
+func (f form) String() string {
+	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes", f.syncFlush, f.direct, f.shards, f.segment, f.queueFile)
+}
+
+func (f form) config() *config.Config {
+	cfg := &config.Config{}
+	cfg.StorePathRootDir = root
+	cfg.MappedFileSizeCommitLog = f.segment
+	cfg.MappedFileSizeConsumeQueue = f.queueFile
+	cfg.MaxMessageSize = int(f.segment)
+	cfg.WriteWithoutMmap = f.direct
+	cfg.FlushDiskType = config.AsyncFlush
+	if f.syncFlush {
+		cfg.FlushDiskType = config.SyncFlush
+	}
+	cfg.CheckCRCOnRecover = true
+	cfg.DataReadAheadEnable = true
+	cfg.DiskSpaceWarningLevelRatio = 90
+	cfg.DiskSpaceCleanForciblyRatio = 85
+	return cfg
+}
+
+// process is one run of the broker's storage, put together as package broker does it.
+type process struct {
+	form       form
+	model      *model
+	store      atomic.Pointer[store.Store] // nil while it is being opened
+	flusher    *flush.Committer
+	dispatcher *dispatch.Dispatcher
+	keeper     *dispatch.Keeper
+	fatal      atomic.Pointer[error]
+}
+
+// durable is what a power cut must leave, as far as this process knows.
+func (p *process) durable() message.PhyOffset {
+	if s := p.store.Load(); s != nil {
+		return s.Flushed()
+	}
+	return 0
+}
+
+// start opens the store, recovers it and brings the queues up to the log. Without an error, stop has to be called.
+func (p *process) start(disk *sysio.FaultFS) error {
+	s, err := store.Open(store.Options{FS: disk, Config: p.form.config()})
+	if err != nil {
+		return err
+	}
+	p.store.Store(s)
+	p.flusher = flush.New(s.CommitLog(), flush.Options{
+		Sync: p.form.syncFlush, Interval: 2 * time.Millisecond, LeastPages: int64(p.form.pages), ThoroughInterval: 20 * time.Millisecond, EarlyBytes: p.form.segment,
+	})
+	p.flusher.Subscribe(p.flushed)
+	p.dispatcher = dispatch.New(dispatch.Options{Store: s, Shards: p.form.shards, Announcer: p.model, OnError: s.SetDispatchError})
+	p.keeper = dispatch.NewKeeper(p.dispatcher, s, dispatch.KeeperOptions{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond})
+	p.flusher.Start(s.Flushed())
+	p.dispatcher.Start(s.Recovery().RedispatchFrom)
+	p.keeper.Start()
+	if err := p.dispatcher.CaughtUp(s.Confirmed(), time.Now().Add(patience)); err != nil {
+		p.stop()
+		return fmt.Errorf("bringing the queues up to the log: %w", err)
+	}
+	return nil
+}
+
+func (p *process) flushed(upTo message.PhyOffset, err error) {
+	if err != nil {
+		p.fatal.Store(&err)
+		return
+	}
+	if p.form.syncFlush {
+		p.model.flushedTo(upTo)
+		p.dispatcher.Wake()
+	}
+}
+
+// failed tells why the process cannot go on, nil if it can.
+func (p *process) failed() error {
+	if e := p.fatal.Load(); e != nil {
+		return *e
+	}
+	return errors.Join(p.dispatcher.Err(), p.keeper.Err())
+}
+
+// close is what the broker does on SIGTERM.
+func (p *process) close() error {
+	s := p.store.Load()
+	s.RefuseAppends()
+	err := p.flusher.Stop()
+	drained := p.dispatcher.Stop(time.Now().Add(patience))
+	err = errors.Join(err, p.keeper.Stop())
+	if !drained {
+		err = errors.Join(err, errors.New("not everything was dispatched"))
+	}
+	return errors.Join(err, s.Close(err == nil))
+}
+
+// stop ends the goroutines of a process that is dead already: what it does to its disk nobody sees any more.
+func (p *process) stop() {
+	p.flusher.Stop()
+	p.dispatcher.Stop(time.Now())
+	p.keeper.Stop()
+	p.store.Load().Close(false)
+}
