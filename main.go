@@ -33,6 +33,7 @@ const usage = `peregrine: RocketMQ-compatible broker and name server
 
   peregrine [serve] [flags] [key=value ...]   run broker and name server (peregrine serve --help)
   peregrine bench ...                         load generator (peregrine bench --help)
+  peregrine dump ...                          look at a store directory, verify it (peregrine dump --help)
   peregrine version [--codes]                 version; with --codes the request codes that are served
   peregrine help                              this text
 `
@@ -51,6 +52,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return serve(args, stdout, stderr)
 	case "bench":
 		return bench.Main(args, stdout, stderr)
+	case "dump":
+		return dump(args, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, perf.Version(version))
 		if len(args) > 0 && args[0] == "--codes" {

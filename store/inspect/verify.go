@@ -1,0 +1,479 @@
+package inspect
+
+import (
+	"container/heap"
+	"fmt"
+	"io"
+	"time"
+
+	"peregrine/internal/message"
+)
+
+// VerifyOptions says whom to tell.
+type VerifyOptions struct {
+	Found    func(Finding)         // with each finding, in the order they are met; not nil
+	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
+}
+
+// Report is what a verification counted.
+type Report struct {
+	Begin    message.PhyOffset `json:"begin"`    // of the log
+	End      message.PhyOffset `json:"end"`      // behind the last good record, or where the check ended on a running broker
+	Records  int64             `json:"records"`  // good ones
+	Damaged  int64             `json:"damaged"`  // records and stretches
+	Units    int64             `json:"units"`    // that name their records
+	Kept     int64             `json:"kept"`     // units that only keep a queue offset occupied
+	Expired  int64             `json:"expired"`  // units and index items of records that were deleted
+	Items    int64             `json:"items"`    // index items that fit their records
+	Queues   int64             `json:"queues"`   // with units or records
+	Findings int64             `json:"findings"` // Fault
+	Notes    int64             `json:"notes"`
+	Running  bool              `json:"running"` // a broker held the directory
+}
+
+// Clean tells whether everything fits.
+func (r *Report) Clean() bool { return r.Findings == 0 }
+
+type verifier struct {
+	d      *Directory
+	o      VerifyOptions
+	report Report
+
+	log, peek *logReader
+	units     *unitReader
+	queues    map[string]map[message.QueueID]*queueState
+	listed    []*queueState // those with a directory, then those met in the log only
+	index     *indexWalk
+
+	unitsEnd message.PhyOffset // behind the record of the newest unit when the check began; -1 without units
+	end      message.PhyOffset // behind the last good record, as far as the walk came
+	suspects []suspect         // damage with nothing good behind it so far
+	late     []lateRecord
+	clean    cut // what the original would do after a clean stop
+	crash    cut // and after a crash
+	told     time.Time
+}
+
+// suspect is a damaged part of the log.
+type suspect struct {
+	phy    message.PhyOffset
+	bytes  int64
+	reason string
+	unseen bool // by the original
+	record bool // the lengths are right: it has a place in its queue
+	view   message.View
+}
+
+// Verify cross-checks log, queues and index. The error is that of a file that could not be read; what is wrong in the
+// directory goes to Found.
+func (d *Directory) Verify(o VerifyOptions) (Report, error) {
+	v := d.newVerifier(o)
+	defer v.close()
+	v.report.Begin, v.report.Running = d.MinPhy(), d.Held
+	for i := range d.Findings {
+		v.found(&d.Findings[i])
+	}
+	err := v.run()
+	return v.report, err
+}
+
+func (d *Directory) newVerifier(o VerifyOptions) *verifier {
+	v := &verifier{d: d, o: o, log: d.newLogReader(scanBlockBytes), peek: d.newLogReader(peekBlockBytes), units: d.newUnitReader(),
+		queues: map[string]map[message.QueueID]*queueState{}, told: time.Now()}
+	v.index = newIndexWalk(v)
+	return v
+}
+
+func (v *verifier) close() {
+	v.log.close()
+	v.peek.close()
+	v.index.close()
+}
+
+func (v *verifier) run() error {
+	for _, q := range v.d.Queues {
+		v.addQueue(&queueState{dir: q, topic: q.Topic, id: q.ID, next: -1})
+	}
+	if err := v.findUnitsEnd(); err != nil {
+		return err
+	}
+	v.clean, v.crash = cut{at: -1}, cut{at: -1}
+	var err error
+	if v.clean.from, v.crash.from, err = v.d.originalStarts(v.peek, v.unitsEnd); err != nil {
+		return err
+	}
+	pos, err := v.walk()
+	if err != nil {
+		return err
+	}
+	if err := v.settleLate(); err != nil {
+		return err
+	}
+	v.report.End = v.end
+	if !v.d.Held {
+		if err := v.tail(pos); err != nil {
+			return err
+		}
+	}
+	for _, q := range v.listed {
+		if err := v.finishQueue(q); err != nil {
+			return err
+		}
+	}
+	if err := v.index.finish(); err != nil {
+		return err
+	}
+	v.finishCheckpoint()
+	v.tellOriginal()
+	return nil
+}
+
+func (v *verifier) found(f *Finding) {
+	if f.Level == Fault {
+		v.report.Findings++
+	} else {
+		v.report.Notes++
+	}
+	v.o.Found(*f)
+}
+
+// findUnitsEnd finds the newest unit of all queues.
+func (v *verifier) findUnitsEnd() error {
+	v.unitsEnd = -1
+	for _, q := range v.d.Queues {
+		u, _, err := v.lastUnit(q)
+		if err != nil {
+			return err
+		}
+		if u.Written() {
+			v.unitsEnd = max(v.unitsEnd, u.Phy+message.PhyOffset(u.Size))
+		}
+	}
+	return nil
+}
+
+// lastUnit returns the last unit of a queue that names a record, and its offset.
+func (v *verifier) lastUnit(q *Queue) (Unit, message.QueueOffset, error) {
+	first, _ := q.bounds(v.d)
+	end, err := v.units.end(q)
+	for off := end - 1; off >= first && err == nil; off-- {
+		var u Unit
+		if u, err = v.units.at(q, off); err == nil && u.Written() && !u.PreBlank() {
+			return u, off, nil
+		}
+	}
+	return Unit{}, first, err
+}
+
+// walk goes through the log and returns where it ended.
+func (v *verifier) walk() (message.PhyOffset, error) {
+	pos := v.d.MinPhy()
+	v.end = pos
+	for len(v.d.Log) > 0 {
+		if v.d.Held && pos >= v.unitsEnd {
+			return pos, v.keepSuspects()
+		}
+		v.progress(pos)
+		verdict, err := v.log.look(pos)
+		if err != nil {
+			return pos, err
+		}
+		switch verdict {
+		case isGood:
+			if len(v.suspects) > 0 {
+				if err := v.keepSuspects(); err != nil {
+					return pos, err
+				}
+			}
+			if err := v.goodRecord(&v.log.view); err != nil {
+				return pos, err
+			}
+			pos += message.PhyOffset(v.log.view.Size)
+			v.end = pos
+		case isBlank:
+			pos = message.PhyOffset(v.log.cur.Start + v.d.SegmentBytes)
+			if len(v.suspects) == 0 {
+				v.end = pos
+			}
+		case isDamaged:
+			view := v.log.view
+			view.Topic, view.Body, view.Properties = append([]byte(nil), view.Topic...), nil, nil
+			v.suspect(suspect{phy: pos, bytes: int64(view.Size), reason: v.log.reason, unseen: v.log.unseen, record: true, view: view})
+			pos += message.PhyOffset(view.Size)
+		case isGone:
+			next := v.d.nextLogFile(pos)
+			if next == nil {
+				return pos, nil
+			}
+			if v.d.Held {
+				v.found((&Finding{Level: Note, Kind: KindRetention, Position: int64(pos)}).format("the file of this position was deleted meanwhile"))
+			}
+			pos = message.PhyOffset(next.Start)
+		case isNothing:
+			reason, unseen := v.log.reason, v.log.unseen
+			next, ok, err := v.resume(pos)
+			if err != nil || !ok {
+				return pos, err
+			}
+			v.suspect(suspect{phy: pos, bytes: int64(next - pos), reason: reason, unseen: unseen})
+			pos = next
+		}
+	}
+	return pos, nil
+}
+
+func (v *verifier) suspect(s suspect) {
+	if len(v.suspects) == suspectsMax { // the last one takes it in
+		last := &v.suspects[suspectsMax-1]
+		last.record, last.bytes = false, int64(s.phy-last.phy)+s.bytes
+		return
+	}
+	v.suspects = append(v.suspects, s)
+}
+
+// keepSuspects reports damage in the middle of the log: good records follow.
+func (v *verifier) keepSuspects() error {
+	for i := range v.suspects {
+		s := &v.suspects[i]
+		v.report.Damaged++
+		f := v.d.place(&Finding{Level: Fault, Kind: KindLogDamaged, Count: s.bytes}, s.phy)
+		if s.record {
+			id, off := int32(s.view.QueueID), int64(s.view.QueueOffset)
+			f.Kind, f.Topic, f.Queue, f.Offset = KindRecord, string(s.view.Topic), &id, &off
+		}
+		f.format("%d bytes, stepped over: %s", s.bytes, s.reason)
+		if s.unseen {
+			f.Original = "the original does not notice it"
+		} else {
+			v.clean.meet(s.phy, s.reason)
+			v.crash.meet(s.phy, s.reason)
+			switch {
+			case s.phy >= v.clean.from:
+				f.Original = "every start of the original cuts the log here"
+			case s.phy >= v.crash.from:
+				f.Original = "a start of the original after a crash cuts the log here; after a clean stop it serves the record as it is"
+			default:
+				f.Original = "no start of the original looks here; it serves the record as it is"
+			}
+		}
+		v.found(f)
+		if s.record {
+			if err := v.claim(&s.view, true); err != nil {
+				return err
+			}
+			if err := v.index.skip(s.phy); err != nil {
+				return err
+			}
+		}
+	}
+	v.suspects = v.suspects[:0]
+	return nil
+}
+
+func (v *verifier) goodRecord(view *message.View) error {
+	v.report.Records++
+	if v.clean.at >= 0 {
+		v.clean.lost++
+	}
+	if v.crash.at >= 0 {
+		v.crash.lost++
+	}
+	if err := v.claim(view, false); err != nil {
+		return err
+	}
+	return v.index.record(view)
+}
+
+func (v *verifier) progress(pos message.PhyOffset) {
+	if v.o.Progress == nil || v.report.Records&0x3FF != 0 {
+		return
+	}
+	if now := time.Now(); now.Sub(v.told) >= progressInterval {
+		v.told = now
+		v.o.Progress(int64(pos-v.d.MinPhy()), int64(len(v.d.Log))*v.d.SegmentBytes)
+	}
+}
+
+// named is the next record that a queue names, or a file's start (queue nil).
+type named struct {
+	phy message.PhyOffset
+	q   *Queue
+	off message.QueueOffset
+	end message.QueueOffset
+}
+
+type namedHeap []named
+
+func (h namedHeap) Len() int           { return len(h) }
+func (h namedHeap) Less(i, k int) bool { return h[i].phy < h[k].phy }
+func (h namedHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+func (h *namedHeap) Push(x any)        { *h = append(*h, x.(named)) }
+func (h *namedHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// resume returns the first place behind pos that a unit names and that holds its record, or where a file begins with one.
+func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error) {
+	var names namedHeap
+	if f := v.d.nextLogFile(pos); f != nil {
+		names = append(names, named{phy: message.PhyOffset(f.Start)})
+	}
+	for _, q := range v.d.Queues {
+		end, err := v.units.end(q)
+		if err != nil {
+			return 0, false, err
+		}
+		off, err := v.units.lowerBound(q, pos+1, end)
+		if err != nil {
+			return 0, false, err
+		}
+		if names, err = v.pushName(names, named{q: q, off: off, end: end}); err != nil {
+			return 0, false, err
+		}
+	}
+	heap.Init(&names)
+	for len(names) > 0 {
+		n := heap.Pop(&names).(named)
+		if v.d.Held && n.phy >= v.unitsEnd {
+			return 0, false, nil
+		}
+		if n.phy > pos { // a queue out of order may name anything
+			verdict, err := v.peek.look(n.phy)
+			if err != nil {
+				return 0, false, err
+			}
+			view := &v.peek.view
+			if (verdict == isGood || verdict == isDamaged) &&
+				(n.q == nil || view.QueueOffset == n.off && view.QueueID == n.q.ID && string(view.Topic) == n.q.Topic) {
+				return n.phy, true, nil
+			}
+		}
+		if n.q == nil {
+			if f := v.d.nextLogFile(n.phy); f != nil {
+				heap.Push(&names, named{phy: message.PhyOffset(f.Start)})
+			}
+			continue
+		}
+		var more namedHeap
+		n.off++
+		more, err := v.pushName(nil, n)
+		if err != nil {
+			return 0, false, err
+		}
+		for _, m := range more {
+			heap.Push(&names, m)
+		}
+	}
+	return 0, false, nil
+}
+
+// pushName appends the first real unit at or behind n.off.
+func (v *verifier) pushName(names namedHeap, n named) (namedHeap, error) {
+	u, off, err := v.units.real(n.q, n.off, n.end)
+	if err != nil || off >= n.end {
+		return names, err
+	}
+	n.phy, n.off = u.Phy, off
+	return append(names, n), nil
+}
+
+// tail says what stands behind the last good record of a directory at rest.
+func (v *verifier) tail(pos message.PhyOffset) error {
+	const cutText = "the next start cuts it"
+	for i := range v.suspects {
+		s := &v.suspects[i]
+		f := v.d.place(&Finding{Level: Fault, Kind: KindLogTail, Count: s.bytes}, s.phy)
+		if s.record {
+			id, off := int32(s.view.QueueID), int64(s.view.QueueOffset)
+			f.Topic, f.Queue, f.Offset = string(s.view.Topic), &id, &off
+		}
+		f.format("%d bytes, nothing good follows: %s; %s", s.bytes, s.reason, cutText)
+		if s.unseen {
+			f.Original = "the original serves it"
+		}
+		v.found(f)
+	}
+	verdict, err := v.peek.look(pos)
+	if err != nil || verdict == isGone {
+		return err
+	}
+	if verdict == isNothing && !v.peek.zero {
+		f := v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, pos).format("behind the last record: %s; %s", v.peek.reason, cutText)
+		if v.peek.stale {
+			f.Original = "the original takes it for a part of the log: its end moves behind it"
+		}
+		v.found(f)
+	} else if at, err := v.firstByte(pos); err != nil {
+		return err
+	} else if at >= 0 {
+		v.found(v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, at).format("bytes behind the end of the log, which is at %d; %s", pos, cutText))
+	}
+	for f := v.d.nextLogFile(pos); f != nil; f = v.d.nextLogFile(message.PhyOffset(f.Start)) {
+		if verdict, err = v.peek.look(message.PhyOffset(f.Start)); err != nil {
+			return err
+		}
+		if verdict != isGone && !v.peek.zero {
+			v.found(v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, message.PhyOffset(f.Start)).format(
+				"a file behind the end of the log, which is at %d, is not empty: %s", pos, v.peek.reason))
+		}
+	}
+	return nil
+}
+
+// firstByte returns where in the file of pos, at or behind it, something stands; -1 when nothing does.
+func (v *verifier) firstByte(pos message.PhyOffset) (message.PhyOffset, error) {
+	f := v.d.logFile(pos)
+	buf := make([]byte, 1<<20)
+	for at := int64(pos) - f.Start; at < v.d.SegmentBytes; {
+		n, err := v.d.readFile(f.Path, buf[:min(int64(len(buf)), v.d.SegmentBytes-at)], at)
+		for i, b := range buf[:n] {
+			if b != 0 {
+				return message.PhyOffset(f.Start + at + int64(i)), nil
+			}
+		}
+		at += int64(n)
+		if err == io.EOF || n == 0 {
+			break
+		}
+		if err != nil {
+			return -1, err
+		}
+	}
+	return -1, nil
+}
+
+func (v *verifier) finishCheckpoint() {
+	cp := &v.d.Checkpoint
+	if !v.d.Held && cp.LogicsPhysicalOffset > v.end {
+		v.found((&Finding{Level: Fault, Kind: KindCheckpoint, File: "checkpoint", At: 40, Position: int64(cp.LogicsPhysicalOffset)}).format(
+			"logicsPhysicalOffset lies behind the end of the log, %d", v.end))
+	}
+}
+
+// tellOriginal says what moving the directory to the original would cost.
+func (v *verifier) tellOriginal() {
+	for i, c := range []*cut{&v.clean, &v.crash} {
+		if c.at < 0 || c.lost == 0 {
+			continue
+		}
+		f := v.d.place(&Finding{Level: Note, Kind: KindOriginal, Count: c.lost}, c.at)
+		start := "a clean stop (no abort file)"
+		if i == 1 {
+			start = "a crash (an abort file)"
+		}
+		if v.d.Abort == (i == 1) {
+			start += ", its next one here,"
+			f.Level = Fault
+		}
+		v.found(f.format("a start of the original after %s begins at %d and cuts the log at %d (%s): %d good records behind it are lost", start, c.from, c.at, c.why, c.lost))
+	}
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
