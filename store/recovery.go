@@ -281,7 +281,7 @@ func copyFile(fsys sysio.FS, from, to string, size int64) error {
 // countCut returns how many bytes from at on lie in front of the last one that is not zero, looking no further than a block
 // without one.
 func countCut(file sysio.File, at, size int64) (int64, error) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, max(0, min(64<<10, size-at)))
 	last := at
 	for pos := at; pos < size; {
 		n := min(int64(len(buf)), size-pos)

@@ -3,7 +3,9 @@ package crash
 import (
 	"flag"
 	"fmt"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,12 @@ var (
 	seedFlag    = flag.Uint64("crash.seed", 0, "run this seed only")
 	firstFlag   = flag.Uint64("crash.first", 1, "the first seed")
 )
+
+// TestMain lets garbage grow: a life is short and drops whole disks.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 // lifeTimeMax is how long a life may take on a busy machine before it counts as hanging. The longest takes some 100 ms.
 const lifeTimeMax = 2 * time.Minute
