@@ -10,6 +10,7 @@
 //	checkpoint                          first start           48 of 4096 bytes, see checkpointFields
 //	lock                                first start           "lock"; the guard is the lock on its byte 0
 //	abort                               start                 process id; deleted by a clean stop
+//	peregrine.state                     start, stop           how the directory was left; the original ignores it
 //	commitlog/cut/                      rarely                files that recovery found behind the end, not empty
 //
 // A record of length L goes into a file with at least L+8 free bytes; else the file gets an end mark (i32 bytes left, i32
@@ -43,6 +44,7 @@
 //
 //	cleaner.passMu      one pass of retention at a time
 //	Store.queueSyncMu   one FlushQueues at a time
+//	Store.stateMu       one writer of the state file at a time
 //	Queue.writeMu       the queue's files: AppendUnits, FlushQueues
 //	CommitLog.syncMu    one Sync at a time
 //	CommitLog.mu        the append lock: write position, next offsets of all queues
@@ -63,14 +65,26 @@
 //
 // # Recovery
 //
-// After a clean stop (no abort file) the scan begins at the record of the newest queue entry. After a crash it begins at the
-// newest file that begins at or before the checkpoint's logicsPhysicalOffset (older checkpoints: whose first record is not
-// newer than logicsMsgTimestamp), earlier if a queue turns out to lack entries before that. Every record is checked:
-// lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
-// the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: the queue offset
-// of a damaged record is kept by a pre-blank unit. In SYNC_FLUSH what follows the durable mark is written and synced once
+// How much of a directory is taken as it is depends on the state file (peregrine.state, see savedState) and the abort file:
+//
+//	abort  state file                         what a start does
+//	no     as the directory is                nothing is scanned; the ends of log and queues are compared with it
+//	any    missing, damaged, not as it says   every record of the log is checked, once, and its unit compared with it
+//	yes    of this boot                       the page cache survived: from the record of the checkpoint on, likewise
+//	yes    of another boot                    from the file of the checkpoint on; what queues have from there on is cut
+//
+// A queue that holds less than what the state file says was durable once is a reason to check every record, too. The file of the checkpoint
+// is the newest that begins at or before logicsPhysicalOffset (older checkpoints: whose first record is not newer than
+// logicsMsgTimestamp).
+//
+// Checked are lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
+// the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: a damaged body
+// is stepped over by the record's own length; else records go on where a queue entry names a good one in the same file, or at the
+// start of the next file. Nothing is searched for: bodies can hold bytes that look like records. The queue offset of a
+// damaged record is kept, by a pre-blank unit or by the next offset. In SYNC_FLUSH what follows the durable mark is written and synced once
 // more before anything becomes visible, for after a failed sync the kernel may take pages for clean that never reached the
-// disk. Next offsets are right when Open returns; dispatch then fills the queues from RedispatchFrom.
+// disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the
+// queues from RedispatchFrom: with a scan of both, the first record that has no unit.
 //
 // Assumptions about disks: a sector of 512 bytes is written whole or not at all; a sync that returned covers what was
 // written before it; SyncDir makes names durable; of what was not synced any page may be there or not.

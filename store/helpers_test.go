@@ -46,6 +46,16 @@ func openTest(t testing.TB, fsys sysio.FS, set settings) *Store {
 	return s
 }
 
+// openLogged is openTest with the lines of the log.
+func openLogged(t testing.TB, fsys sysio.FS, set settings, lines io.Writer) *Store {
+	t.Helper()
+	s, err := open(fsys, set, slog.New(slog.NewTextHandler(lines, nil)), nowMillis, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func closeTest(t testing.TB, s *Store, clean bool) {
 	t.Helper()
 	if err := s.Close(clean); err != nil {
@@ -154,7 +164,12 @@ func bodyAt(t testing.TB, s *Store, u Unit) string {
 // unpack puts a packed data directory below dir and returns its root.
 func unpack(t testing.TB, name, dir string) string {
 	t.Helper()
-	packed, err := os.ReadFile(filepath.Join("testdata", name+".tar.gz"))
+	return unpackFile(t, filepath.Join("testdata", name+".tar.gz"), dir)
+}
+
+func unpackFile(t testing.TB, path, dir string) string {
+	t.Helper()
+	packed, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 type layout struct {
 	rootExists bool
 	crashed    bool // the abort file is there
+	abortText  string
 	log        []dataFile
 	queues     []queueDir
 	index      []indexInfo
@@ -53,6 +54,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	for _, e := range entries {
 		if e.Name == abortName && !e.Dir {
 			lay.crashed = true
+			if text, err := sysio.ReadFile(fsys, filepath.Join(set.root, abortName)); err == nil && len(text) <= abortBytesMax {
+				lay.abortText = string(text)
+			}
 		}
 	}
 	if err := refuseForeignKinds(fsys, set, entries); err != nil {

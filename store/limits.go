@@ -61,6 +61,8 @@ const (
 	preBlankUnitsMax = 3_000_000
 	// unitChunk is how many units are encoded for one pwrite.
 	unitChunk = 2048
+	// abortBytesMax is the longest abort file that can hold a process id.
+	abortBytesMax = 32
 	// topicNameBytesMax is the longest name of a directory entry.
 	topicNameBytesMax = 255
 )
@@ -97,6 +99,18 @@ const (
 const (
 	// scanBlockBytes is what recovery reads with one call.
 	scanBlockBytes = 4 << 20
+	// probeBlockBytes is what a look at a single record reads.
+	probeBlockBytes = 16 << 10
+	// unitWindowUnits is how many units of a queue one read brings while records are compared with them; unitWindowsMax bounds
+	// the queues that such units are held of (1.5 KiB each).
+	unitWindowUnits = 64
+	unitWindowsMax  = 16384
+	// stateTailBytes of the log before its end have to be as the state file has them.
+	stateTailBytes = 4096
+	// stateBytesMax is the largest state file that is read: 64 MiB are some 600,000 queues.
+	stateBytesMax = 64 << 20
+	// stateInterval is the least time between two state files of a running store.
+	stateInterval = 10 * time.Second
 	// recoverWorkersMax bounds the goroutines that look at ConsumeQueue directories.
 	recoverWorkersMax = 8
 	// progressInterval is how often the progress callback is called.

@@ -56,7 +56,11 @@ func (s *Store) SaveCheckpoint(storeTime message.Millis, phy message.PhyOffset) 
 	}
 	s.checkpoint.setLogics(storeTime, phy)
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
-	return s.checkpoint.save(true)
+	if err := s.checkpoint.save(true); err != nil {
+		return err
+	}
+	s.saveStateNowAndThen()
+	return nil
 }
 
 // flush makes the queue's units durable. Directories that got new names are added to dirs.

@@ -26,6 +26,7 @@ type logScanner struct {
 	fsys     sysio.FS
 	table    *fileTable
 	checkCRC bool
+	block    int // bytes of one read at least, 0: scanBlockBytes
 	buf      []byte
 	from     message.PhyOffset // buf[:filled] is the log from here on, in one file
 	filled   int
@@ -61,7 +62,7 @@ func (s *logScanner) at(phy message.PhyOffset, want int) ([]byte, error) {
 	if phy >= s.from && int64(phy-s.from)+int64(want) <= int64(s.filled) {
 		return s.buf[phy-s.from : s.filled], nil
 	}
-	n := min(int64(max(want, scanBlockBytes)), left)
+	n := min(int64(max(want, s.blockBytes())), left)
 	if int64(cap(s.buf)) < n {
 		s.buf = make([]byte, n)
 	}
@@ -72,6 +73,13 @@ func (s *logScanner) at(phy message.PhyOffset, want int) ([]byte, error) {
 	}
 	s.from, s.filled = phy, m
 	return s.buf[:m], nil
+}
+
+func (s *logScanner) blockBytes() int {
+	if s.block > 0 {
+		return s.block
+	}
+	return scanBlockBytes
 }
 
 // look judges the record at phy. For recordGood and recordDamaged s.view holds it until the next call.
@@ -133,26 +141,30 @@ func (r *recovery) scanLog() (message.PhyOffset, error) {
 	}
 	sc := &logScanner{fsys: l.fsys, table: table, checkCRC: l.set.checkCRC}
 	defer sc.close()
-	var from message.PhyOffset
-	var err error
-	if r.lay.crashed {
-		from, err = r.crashStart(sc)
-	} else {
-		from, err = r.cleanStart(sc)
-	}
+	from, err := r.scanFrom(table)
 	if err != nil {
 		return 0, err
 	}
 	r.beginAt(from)
+	r.missing = table.last().end()
 	r.seen = map[*Queue]seenOffsets{}
 	end, err := r.walk(sc, from, table.last().end())
 	if err != nil {
 		return 0, err
 	}
-	if r.lay.crashed {
+	if r.trust != trustNothing {
 		if err := r.walkBackForHoles(sc, from); err != nil {
 			return 0, err
 		}
+	}
+	if !r.lay.crashed {
+		r.durableTo = end
+	}
+	switch r.trust {
+	case trustCache:
+		r.report.RedispatchFrom = r.missing
+	case trustNothing:
+		r.report.RedispatchFrom = min(r.missing, r.durableTo)
 	}
 	r.report.RedispatchFrom = min(r.report.RedispatchFrom, end)
 	r.report.From = min(r.report.From, end)
@@ -160,41 +172,42 @@ func (r *recovery) scanLog() (message.PhyOffset, error) {
 	return end, nil
 }
 
-// cleanStart returns where the scan after a clean stop begins: at the record of the newest queue entry, for nothing but
-// records without entries follows it; the entry itself is skipped by dispatch. Without a usable entry it is the start of the
-// newest file whose first record is not newer than the entries (at most all of them; store.md 7.2 with >=).
-func (r *recovery) cleanStart(sc *logScanner) (message.PhyOffset, error) {
-	newest := r.newestUnit()
-	if newest >= sc.table.files[0].start && sc.table.at(newest) != nil {
-		v, err := sc.look(newest)
+// scanFrom returns where the scan begins, and sets durableTo after a crash.
+func (r *recovery) scanFrom(table *fileTable) (message.PhyOffset, error) {
+	first := table.files[0].start
+	if r.trust == trustNothing && (len(r.lay.queues) > 0 || len(table.files) > 1) {
+		r.logger.Info("the directory is not as peregrine left it: all records are looked at, once", "why", r.whyScan,
+			"from", int64(first), "end", int64(table.last().end()))
+	}
+	if !r.lay.crashed {
+		return first, nil
+	}
+	from, err := r.crashStart()
+	if err != nil {
+		return 0, err
+	}
+	if r.trust == trustCache && r.lay.checkpoint.LogicsPhysicalOffset > from {
+		// Every record before that one has its unit. The start of a file is only for those who cannot be sure of the rest.
+		v, err := r.probe.look(r.lay.checkpoint.LogicsPhysicalOffset)
 		if err != nil {
 			return 0, err
 		}
 		if v == recordGood {
-			return newest, nil
+			from = r.lay.checkpoint.LogicsPhysicalOffset
 		}
 	}
-	for i := len(sc.table.files) - 1; i > 0; i-- {
-		f := sc.table.files[i]
-		if f.start > newest {
-			continue
-		}
-		v, err := sc.look(f.start)
-		if err != nil {
-			return 0, err
-		}
-		if v == recordGood {
-			return f.start, nil
-		}
+	r.durableTo = from
+	if r.trust == trustNothing {
+		return first, nil
 	}
-	return sc.table.files[0].start, nil
+	return from, nil
 }
 
 // crashStart returns where the scan after a crash begins: the newest file whose first record lies at or before the record
 // up to which the queues are known to be durable (CommitLog.isMmapFileMatchedRecover, 5.5.0), by its store time when the
 // checkpoint is older than that field. The original gives up after ten files and leaves holes; here it is the first file then.
-func (r *recovery) crashStart(sc *logScanner) (message.PhyOffset, error) {
-	cp := r.lay.checkpoint
+func (r *recovery) crashStart() (message.PhyOffset, error) {
+	sc, cp := r.probe, r.lay.checkpoint
 	for i := len(sc.table.files) - 1; i > 0; i-- {
 		f := sc.table.files[i]
 		v, err := sc.look(f.start)
@@ -220,11 +233,14 @@ func (r *recovery) crashStart(sc *logScanner) (message.PhyOffset, error) {
 func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.PhyOffset, error) {
 	end, pos := from, from
 	var suspects []suspect // damage since end; kept if a good record follows, else it is the torn end
-	good := func() {
+	good := func() error {
 		for i := range suspects {
-			r.noteDamaged(&suspects[i])
+			if err := r.noteDamaged(&suspects[i]); err != nil {
+				return err
+			}
 		}
 		suspects = suspects[:0]
+		return nil
 	}
 	for pos < limit {
 		r.at.Store(int64(pos))
@@ -234,8 +250,9 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.
 		}
 		switch v {
 		case recordGood:
-			good()
-			r.noteRecord(&sc.view)
+			if err := errors.Join(good(), r.noteRecord(&sc.view)); err != nil {
+				return 0, err
+			}
 			pos += message.PhyOffset(sc.view.Size)
 			end = pos
 			continue
@@ -256,20 +273,38 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.
 			continue
 		}
 		reason := sc.reason
-		f := sc.table.at(pos)
-		if f == nil || sc.table.at(f.end()) == nil || f.end() >= limit {
-			return end, nil
-		}
-		if v, err = sc.look(f.end()); err != nil {
+		next, err := r.nextGood(sc, pos, limit)
+		if err != nil {
 			return 0, err
 		}
-		if v != recordGood {
+		if next < 0 {
 			return end, nil
 		}
-		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(f.end() - pos), Reason: reason}})
-		pos = f.end()
+		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(next - pos), Reason: reason}})
+		pos = next
 	}
 	return end, nil
+}
+
+// nextGood returns where records go on behind a place that cannot be stepped over by its own length: where a queue entry names a
+// good one in the same file, else at the start of the next file; -1 if nowhere.
+func (r *recovery) nextGood(sc *logScanner, pos, limit message.PhyOffset) (message.PhyOffset, error) {
+	f := sc.table.at(pos)
+	if f == nil {
+		return -1, nil
+	}
+	named, err := r.nextNamed(pos, min(f.end(), limit))
+	if named >= 0 || err != nil {
+		return named, err
+	}
+	if sc.table.at(f.end()) == nil || f.end() >= limit {
+		return -1, nil
+	}
+	v, err := r.probe.look(f.end())
+	if v != recordGood || err != nil {
+		return -1, err
+	}
+	return f.end(), nil
 }
 
 // suspect is a damaged part of the log with nothing good behind it so far.
@@ -285,7 +320,7 @@ type suspect struct {
 
 // noteDamaged keeps what turned out to be damage in the middle of the log. A damaged record is never shown: its queue offset
 // is kept by a pre-blank unit, which AppendUnits writes for it, or which takes the place of its unit here.
-func (r *recovery) noteDamaged(d *suspect) {
+func (r *recovery) noteDamaged(d *suspect) error {
 	r.report.DamagedCount++
 	if len(r.report.Damaged) < damagedListMax {
 		r.report.Damaged = append(r.report.Damaged, d.DamagedRange)
@@ -294,23 +329,36 @@ func (r *recovery) noteDamaged(d *suspect) {
 		r.logger.Warn("damaged part of the log stepped over", "position", int64(d.Phy), "bytes", d.Bytes, "reason", d.Reason)
 	}
 	if !d.isRecord {
-		return
+		return r.hideRange(d.DamagedRange)
 	}
 	r.s.damaged[d.Phy] = true
-	r.noteRecord(&message.View{Topic: []byte(d.topic), QueueID: d.queueID, QueueOffset: d.offset, SysFlag: d.sysFlag, StoreTimestamp: d.storeTime, PhyOffset: d.Phy})
-	if q := r.s.queues.lookup([]byte(d.topic), d.queueID); q != nil && entersQueue(d.sysFlag) {
-		if err := r.hideUnit(q, d.offset, d.Phy); err != nil {
-			r.logger.Warn("take a damaged record out of its queue", "topic", q.topic, "queue", int32(q.id), "offset", int64(d.offset), "error", err)
-		}
+	v := &message.View{Topic: []byte(d.topic), QueueID: d.queueID, QueueOffset: d.offset, SysFlag: d.sysFlag, StoreTimestamp: d.storeTime, PhyOffset: d.Phy}
+	q := r.noteQueue(v)
+	if q == nil {
+		return nil
 	}
+	if d.offset >= q.Max() {
+		r.missing = min(r.missing, d.Phy)
+	}
+	r.windows.forget(q)
+	return r.hideUnit(q, d.offset, d.Phy)
 }
 
 // noteRecord takes what a good record tells about its queue: the next offset to give out is at least one more than its own.
-func (r *recovery) noteRecord(v *message.View) {
+func (r *recovery) noteRecord(v *message.View) error {
 	r.checked.Add(1)
+	q := r.noteQueue(v)
+	if q == nil || (r.trust != trustNothing && r.trust != trustCache) {
+		return nil
+	}
+	return r.verify(q, v)
+}
+
+// noteQueue is noteRecord without a look at the unit. It returns the queue, nil when the record is in none.
+func (r *recovery) noteQueue(v *message.View) *Queue {
 	r.last = max(r.last, v.StoreTimestamp)
 	if !entersQueue(v.SysFlag) || v.QueueOffset < 0 {
-		return
+		return nil
 	}
 	q := r.s.queues.lookup(v.Topic, v.QueueID)
 	if q == nil {
@@ -322,7 +370,7 @@ func (r *recovery) noteRecord(v *message.View) {
 	if v.QueueOffset-next > preBlankUnitsMax && (known || next > 0) {
 		r.logger.Warn("queue offset of a record jumps; ignored", "position", int64(v.PhyOffset), "topic", q.topic, "queue", int32(q.id),
 			"offset", int64(v.QueueOffset), "expected", int64(next))
-		return
+		return nil
 	}
 	if !known || v.QueueOffset < seen.first {
 		seen.first = v.QueueOffset
@@ -332,6 +380,7 @@ func (r *recovery) noteRecord(v *message.View) {
 	if v.QueueOffset >= next {
 		q.next.Store(int64(v.QueueOffset) + 1)
 	}
+	return q
 }
 
 // walkBackForHoles looks at older files as long as a queue lacks units in front of the first one that the scan met: then the

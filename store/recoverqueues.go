@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"os"
-	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -42,10 +41,9 @@ func (r *recovery) parallel(n int, work func(int) error) error {
 	return first
 }
 
-// loadQueue sets the queue's end: behind the last unit of the unbroken run of written ones. After a clean stop the run has
-// no holes and its end is searched; after a crash the last three files are walked (ConsumeQueue.recover, 5.5.0), since a
-// page in the middle may be missing. What lies behind a hole is taken away, or it would come to light once the hole is
-// filled; dispatch brings it again.
+// loadQueue sets the queue's end: behind the last unit of the unbroken run of written ones. The last three files are walked
+// (ConsumeQueue.recover, 5.5.0), since a page in the middle may be missing. What lies behind a hole is taken away, or it would
+// come to light once the hole is filled; dispatch brings it again.
 func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 	files = newestRun(files, r.s.set.queueFileBytes)
 	if len(files) == 0 {
@@ -63,13 +61,9 @@ func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 		}
 	}
 	var err error
-	if r.lay.crashed {
-		from := max(first, limit-3*perFile)
-		if end, err = r.walkUnits(q, from, limit); err == nil && end == from && from > first {
-			end, err = r.walkUnits(q, first, limit)
-		}
-	} else {
-		end, err = r.searchEnd(q, first, limit)
+	from := max(first, limit-3*perFile)
+	if end, err = r.walkUnits(q, from, limit); err == nil && end == from && from > first {
+		end, err = r.walkUnits(q, first, limit)
 	}
 	if err != nil {
 		return err
@@ -79,7 +73,7 @@ func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 	if r.lay.crashed {
 		return r.cutFiles(q, end, limit)
 	}
-	return nil
+	return r.clearUnits(q, end, limit)
 }
 
 // setEnd puts the end of the visible units to end.
@@ -118,42 +112,6 @@ func (r *recovery) walkUnits(q *Queue, from, limit message.QueueOffset) (message
 	return limit, nil
 }
 
-// searchEnd is walkUnits for a queue without holes.
-func (r *recovery) searchEnd(q *Queue, from, limit message.QueueOffset) (message.QueueOffset, error) {
-	return r.searchUnits(q, from, limit, func(u Unit) bool { return !u.valid() })
-}
-
-// searchUnits returns the first offset in [from, limit) for which is true; is must be false up to some offset and true from
-// there on.
-func (r *recovery) searchUnits(q *Queue, from, limit message.QueueOffset, is func(Unit) bool) (message.QueueOffset, error) {
-	var failed error
-	var one [1]Unit
-	n := sort.Search(int(limit-from), func(i int) bool {
-		if failed != nil {
-			return true
-		}
-		if _, err := q.readUnits(one[:], from+message.QueueOffset(i), limit); err != nil {
-			failed = err
-			return true
-		}
-		return is(one[0])
-	})
-	return from + message.QueueOffset(n), failed
-}
-
-// newestUnit returns the largest position that a queue entry names, -1 without any. Within a queue positions grow, so the
-// last real unit of each queue is enough.
-func (r *recovery) newestUnit() message.PhyOffset {
-	newest := message.PhyOffset(-1)
-	r.s.queues.each(func(q *Queue) bool {
-		if u, ok := r.lastUnit(q); ok {
-			newest = max(newest, u.Phy)
-		}
-		return true
-	})
-	return newest
-}
-
 // lastUnit returns the queue's last unit that names a record.
 func (r *recovery) lastUnit(q *Queue) (Unit, bool) {
 	var one [1]Unit
@@ -180,20 +138,37 @@ func (r *recovery) hideUnit(q *Queue, offset message.QueueOffset, phy message.Ph
 	return q.write(offset, nil, 1)
 }
 
-// cutQueues takes away the units that name records at or behind the end of the log.
-func (r *recovery) cutQueues(end message.PhyOffset) error {
+// eachQueue calls work for every queue, on a few goroutines.
+func (r *recovery) eachQueue(work func(*Queue) error) error {
 	var queues []*Queue
 	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
-	var cut atomic.Int64
-	err := r.parallel(len(queues), func(i int) error {
-		n, err := r.cutQueue(queues[i], end)
-		cut.Add(n)
+	return r.parallel(len(queues), func(i int) error { return work(queues[i]) })
+}
+
+// cutQueues takes away the units that name records at or behind the end of the log.
+func (r *recovery) cutQueues(end message.PhyOffset) error {
+	var cut, newest atomic.Int64
+	err := r.eachQueue(func(q *Queue) error {
+		last, _ := r.lastUnit(q)
+		n, err := r.cutQueue(q, end)
+		if n > 0 {
+			cut.Add(n)
+			raise(&newest, int64(last.Phy)+int64(last.Size))
+		}
 		return err
 	})
-	if r.report.UnitsCut = cut.Load(); r.report.UnitsCut > 0 {
-		r.logger.Warn("queues were ahead of the log; their entries behind its end are cut", "end", int64(end), "entries", r.report.UnitsCut)
+	if n := cut.Load(); n > 0 {
+		r.report.UnitsCut += n
+		r.logger.Warn("the log ends before records that queues name: these are lost, their entries are cut, their places and offsets will be used again",
+			"end", int64(end), "entries", n, "namedUpTo", newest.Load())
 	}
 	return err
+}
+
+// raise sets a to at least v.
+func raise(a *atomic.Int64, v int64) {
+	for old := a.Load(); v > old && !a.CompareAndSwap(old, v); old = a.Load() {
+	}
 }
 
 func (r *recovery) cutQueue(q *Queue, end message.PhyOffset) (int64, error) {

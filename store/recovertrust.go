@@ -13,9 +13,7 @@ const sectorBytes = 512
 // are there, and the checkpoint would then move past what the next power cut takes away. What lies in front of
 // them was synced, with its names, before the checkpoint moved there.
 func (r *recovery) cutUntrusted() error {
-	var queues []*Queue
-	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
-	return r.parallel(len(queues), func(i int) error { return r.cutUntrustedUnits(queues[i]) })
+	return r.eachQueue(r.cutUntrustedUnits)
 }
 
 // cutUntrustedUnits walks back from the end of the queue to the newest unit that can be trusted; so can all before it.
@@ -52,10 +50,10 @@ func (r *recovery) cutUntrustedUnits(q *Queue) error {
 // trusted tells whether a unit was durable at the last checkpoint. One that lies in two sectors, of which one may have stayed
 // behind, has to be confirmed by the record that it names.
 func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, error) {
-	if !u.valid() || u.IsPreBlank() || u.Phy >= r.report.RedispatchFrom {
+	if !u.valid() || u.IsPreBlank() || u.Phy >= r.durableTo {
 		return false, nil
 	}
-	if at := int64(offset) * unitBytes % q.store.set.queueFileBytes % sectorBytes; at+unitBytes <= sectorBytes {
+	if !tearable(offset, q.store.set.queueFileBytes) {
 		return true, nil
 	}
 	table := r.s.log.files.Load()

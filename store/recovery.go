@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -65,6 +66,16 @@ type recovery struct {
 	from    atomic.Int64
 	last    message.Millis // store time of the newest valid record
 	seen    map[*Queue]seenOffsets
+
+	trust   trust
+	saved   *savedState // of the run that crashed, nil unless it is known
+	whyScan string      // why all records are looked at
+	probe   *logScanner // for looks beside the scan
+	windows unitWindows
+	below   map[*Queue]belowFiles
+	missing message.PhyOffset // trustNothing and trustCache: the first record that lacks its unit
+	// durableTo is the position up to which log and queues are known to be durable.
+	durableTo message.PhyOffset
 }
 
 // seenOffsets is what the scanned part of the log tells about a queue: the smallest offset in it and one more than the
@@ -86,34 +97,83 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	}
 	stopProgress := r.reportProgress(progress)
 	defer stopProgress()
-
-	if err := r.loadQueues(); err != nil {
-		return err
+	r.probe = &logScanner{fsys: l.fsys, table: table, checkCRC: l.set.checkCRC, block: probeBlockBytes}
+	defer r.probe.close()
+	if r.chooseTrust(); r.trust != trustAll {
+		if err := r.rebuild(); err != nil {
+			return err
+		}
 	}
-	end, err := r.scanLog()
-	if err != nil {
-		return err
-	}
-	r.report.End = end
+	end := r.report.End
 	if err := r.cutLog(end); err != nil {
 		return err
 	}
-	if err := r.cutQueues(end); err != nil {
-		return err
-	}
-	if r.lay.crashed {
-		if err := r.cutUntrusted(); err != nil {
+	if r.trust != trustAll {
+		if err := r.settleQueues(end); err != nil {
 			return err
 		}
 	}
 	if err := r.settlePositions(end); err != nil {
 		return err
 	}
-	r.s.checkpoint.cutTo(end, r.report.From, r.last)
-	r.correctMin()
+	if r.trust != trustAll {
+		r.s.checkpoint.cutTo(end, r.report.From, r.last)
+		r.correctMin()
+	}
 	r.report.Queues = int(r.s.queues.count.Load())
 	r.report.Took = time.Since(began)
 	return nil
+}
+
+// rebuild finds the ends of queues and log.
+func (r *recovery) rebuild() error {
+	if err := r.loadQueues(); err != nil {
+		return err
+	}
+	r.missingUnits()
+	end, err := r.scanLog()
+	r.report.End = end
+	if r.saved != nil {
+		r.keepDamaged(r.saved)
+	}
+	slices.SortFunc(r.report.Damaged, func(a, b DamagedRange) int { return cmp.Compare(a.Phy, b.Phy) })
+	return err
+}
+
+// keepDamaged takes over what an earlier start found in the part of the log that this one does not look at.
+func (r *recovery) keepDamaged(st *savedState) {
+	r.report.DamagedCount += st.damagedCount - int64(len(st.damaged))
+	for _, d := range st.damaged {
+		if d.Phy < r.report.From && d.Phy >= r.s.log.MinPhy() && len(r.report.Damaged) < damagedListMax {
+			r.report.DamagedCount++
+			r.report.Damaged = append(r.report.Damaged, d)
+			r.s.damaged[d.Phy] = true
+		}
+	}
+}
+
+// settleQueues makes the queues agree with a log that ends at end.
+func (r *recovery) settleQueues(end message.PhyOffset) error {
+	if err := r.cutQueues(end); err != nil {
+		return err
+	}
+	if r.trust == trustNothing {
+		if err := r.eachQueue(r.cutForeign); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !r.lay.crashed:
+		return nil
+	case r.trust == trustCache:
+		return r.eachQueue(func(q *Queue) error { return r.rewriteUnits(q, r.durableTo) })
+	}
+	// What is cut here is dispatched anew. Until it is durable again no checkpoint may promise it: a start after kill -9 would
+	// begin behind it.
+	if err := r.s.checkpoint.lowerTo(r.report.RedispatchFrom); err != nil {
+		return err
+	}
+	return r.cutUntrusted()
 }
 
 // reportProgress calls progress now and then until the returned function is called.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"peregrine/internal/message"
 	"peregrine/internal/sysio"
 )
 
@@ -153,33 +154,63 @@ func TestDamageInTheMiddleCostsOneMessage(t *testing.T) {
 	}
 }
 
-// A whole damaged header leaves the rest of its file unreadable; the files behind it stay.
-func TestDamagedHeaderSkipsToTheNextFile(t *testing.T) {
-	fsys := sysio.NewFaultFS()
-	set := testSettings("/s")
-	s := openTest(t, fsys, set)
-	q := s.Queue("T", 0)
-	for s.Wrote() < 3*testSegment {
-		send(t, s, q, strings.Repeat("x", 1000))
+// A damaged header costs its record when a queue names the next one, else the rest of its file; the files behind it stay.
+func TestDamagedHeaderIsSteppedOver(t *testing.T) {
+	for _, dispatched := range []bool{true, false} {
+		fsys := sysio.NewFaultFS()
+		set := testSettings("/s")
+		s := openTest(t, fsys, set)
+		q := s.Queue("T", 0)
+		var size int32
+		for s.Wrote() < 3*testSegment {
+			m := send(t, s, q, strings.Repeat("x", 1000))
+			size = int32(m.Size())
+		}
+		if dispatched {
+			mustDispatch(t, s, 0)
+		}
+		end, next := s.Wrote(), q.Next()
+		killed := fsys.Kill()
+		s.abandon()
+		writeRaw(t, killed, "/s/commitlog/"+fileName(testSegment), 0, []byte("garbage!"))
+		s = openTest(t, killed, set)
+		r := s.Recovery()
+		if s.Wrote() != end || r.DamagedCount != 1 {
+			t.Errorf("end %d, was %d; %d damaged", s.Wrote(), end, r.DamagedCount)
+		}
+		lost := int64(size)
+		if !dispatched {
+			lost = testSegment
+		}
+		if d := r.Damaged[0]; d.Phy != testSegment || d.Bytes != lost {
+			t.Errorf("damaged: %+v, want %d bytes", d, lost)
+		}
+		from := message.PhyOffset(0)
+		if dispatched {
+			from = r.Damaged[0].Phy + message.PhyOffset(r.Damaged[0].Bytes)
+		}
+		mustDispatch(t, s, from)
+		if q := s.Queue("T", 0); q.Max() != next || q.Next() != next {
+			t.Errorf("max %d, next %d, was %d", q.Max(), q.Next(), next)
+		} else if blank := countPreBlank(unitsOf(t, q)); blank != int(lost)/int(size) {
+			t.Errorf("%d places are kept", blank)
+		}
+		closeTest(t, s, true)
+		s = openTest(t, killed, set)
+		if again := s.Recovery(); !again.Clean || again.DamagedCount != 1 || again.Damaged[0] != r.Damaged[0] {
+			t.Errorf("after a clean stop: %+v", again)
+		}
+		s.abandon()
 	}
-	mustDispatch(t, s, 0)
-	end, max := s.Wrote(), q.Max()
-	next := fsys.Kill()
-	s.abandon()
-	writeRaw(t, next, "/s/commitlog/"+fileName(testSegment), 0, []byte("garbage!"))
-	s = openTest(t, next, set)
-	defer s.Close(false)
-	r := s.Recovery()
-	if s.Wrote() != end || r.DamagedCount != 1 {
-		t.Errorf("end %d, was %d; %d damaged", s.Wrote(), end, r.DamagedCount)
+}
+
+func countPreBlank(units []Unit) (n int) {
+	for _, u := range units {
+		if u.IsPreBlank() {
+			n++
+		}
 	}
-	if d := r.Damaged[0]; d.Phy != testSegment || d.Bytes != testSegment {
-		t.Errorf("damaged: %+v", d)
-	}
-	mustDispatch(t, s, r.RedispatchFrom)
-	if q := s.Queue("T", 0); q.Max() != max || q.Next() != max {
-		t.Errorf("max %d, next %d, was %d", q.Max(), q.Next(), max)
-	}
+	return n
 }
 
 // A folder that was deleted by hand is made anew after a crash, whatever the checkpoint says.
@@ -221,28 +252,38 @@ func TestCheckpointBoundsTheScan(t *testing.T) {
 		last = send(t, s, q, strings.Repeat("x", 1000))
 	}
 	mustDispatch(t, s, 0)
+	if _, err := s.CommitLog().Sync(s.Wrote()); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(s.FlushQueues(0), s.SaveCheckpoint(last.StoreTimestamp, last.PhyOffset)); err != nil {
 		t.Fatal(err)
 	}
+	newest := last
 	for s.Wrote() < 6*testSegment+1000 {
-		last = send(t, s, q, strings.Repeat("x", 1000))
+		newest = send(t, s, q, strings.Repeat("x", 1000))
 	}
 	end := s.Wrote()
+	off := fsys.PowerCut(nil)
 	next := fsys.Kill()
 	s.abandon()
 	s = openTest(t, next, set)
-	if r := s.Recovery(); r.Clean || r.From != 5*testSegment || r.End != end || r.RedispatchFrom != r.From {
+	if r := s.Recovery(); r.Clean || r.From != last.PhyOffset || r.End != end || r.RedispatchFrom != last.PhyOffset+message.PhyOffset(last.Size()) {
 		t.Errorf("report %+v", r)
 	}
-	if q := s.Queue("T", 0); q.Next() != last.QueueOffset+1 {
-		t.Errorf("next %d before dispatch, want %d", q.Next(), last.QueueOffset+1)
+	if q := s.Queue("T", 0); q.Next() != newest.QueueOffset+1 {
+		t.Errorf("next %d before dispatch, want %d", q.Next(), newest.QueueOffset+1)
 	}
 	mustDispatch(t, s, s.Recovery().RedispatchFrom)
 	closeTest(t, s, true)
 	s = openTest(t, next, set)
-	defer s.Close(true)
-	if r := s.Recovery(); !r.Clean || r.Checked != 1 || r.From != last.PhyOffset || r.End != end {
+	if r := s.Recovery(); !r.Clean || r.Checked != 0 || r.From != end || r.End != end {
 		t.Errorf("after a clean stop: %+v", r)
+	}
+	s.abandon()
+	s = openTest(t, off, set)
+	defer s.Close(false)
+	if r := s.Recovery(); r.Clean || r.From != 5*testSegment || r.RedispatchFrom != r.From {
+		t.Errorf("after a power cut: %+v", r)
 	}
 }
 

@@ -42,6 +42,9 @@ type Store struct {
 	queueSyncMu     sync.Mutex  // one FlushQueues at a time; before Queue.writeMu
 	queueSyncFailed atomic.Bool // a sync of queue files failed: the checkpoint's queue fields stay
 
+	stateMu   sync.Mutex // one writer of the state file at a time; before Queue.writeMu
+	lastState time.Time  // of the last state file of a running store; under stateMu
+
 	dirtyMu     sync.Mutex // the list; leaf
 	dirtyQueues []*Queue
 
@@ -155,6 +158,7 @@ func (s *Store) recover(lay *layout, progress func(RecoveryProgress)) error {
 		return fmt.Errorf("store: recovery: %w", err)
 	}
 	s.report = r.report
+	s.saveState(true) // before anything is made ahead of the end, which would tell a clean end from this one
 	return nil
 }
 
@@ -289,6 +293,7 @@ func (s *Store) close(clean bool) error {
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
 	err = errors.Join(err, s.checkpoint.save(true), s.log.alloc.dropUnused())
 	if err == nil && clean && !s.queueSyncFailed.Load() {
+		s.saveState(false)
 		err = markStopped(s.fsys, s.set.root)
 	} else {
 		s.logger.Warn("the store was not closed cleanly; the next start recovers as after a crash", "error", err)

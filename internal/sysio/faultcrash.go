@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 )
 
 const sectorSize = 512
@@ -34,7 +35,7 @@ func (x *FaultFS) Kill() *FaultFS {
 // of the rest what r lets through (see the fault model). With a nil r everything that was not synced is lost. The same state
 // and the same seed give the same result.
 func (x *FaultFS) PowerCut(r *rand.Rand) *FaultFS {
-	return x.clone(func(c *cloner, d, copied *memDir) {
+	y := x.clone(func(c *cloner, d, copied *memDir) {
 		kept := maps.Clone(d.durable)
 		if r != nil {
 			for _, op := range d.pending[:r.IntN(len(d.pending)+1)] {
@@ -44,7 +45,12 @@ func (x *FaultFS) PowerCut(r *rand.Rand) *FaultFS {
 		copied.entries = c.entries(kept)
 		copied.durable = maps.Clone(copied.entries)
 	}, func(f, copied *memFile) { cutFile(f, copied, r) })
+	y.boot++
+	return y
 }
+
+// BootID is the boot of the machine that this file system belongs to: the same after Kill, another one after PowerCut.
+func (x *FaultFS) BootID() (string, error) { return "boot " + strconv.Itoa(x.boot), nil }
 
 // cutFile makes copied the file that is left of f.
 func cutFile(f, copied *memFile, r *rand.Rand) {
@@ -108,7 +114,7 @@ func (x *FaultFS) clone(fillDir func(c *cloner, d, copied *memDir), fillFile fun
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	y := NewFaultFS()
-	y.clock, y.capacity, y.foreign = x.clock, x.capacity, x.foreign
+	y.clock, y.capacity, y.foreign, y.boot = x.clock, x.capacity, x.foreign, x.boot
 	c := &cloner{copies: map[node]node{}, fillDir: fillDir, fillFile: fillFile}
 	y.root = c.node(x.root).(*memDir)
 	y.countLinks(y.root)

@@ -65,6 +65,7 @@ type FaultFS struct {
 	observer func(Event)
 	files    int // open File values
 	mappings int // live Mapping values
+	boot     int // power cuts so far
 }
 
 var _ FS = (*FaultFS)(nil)

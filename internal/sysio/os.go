@@ -27,6 +27,9 @@ func (OS) OpenFile(path string, flag int, perm fs.FileMode) (File, error) {
 	return &osFile{f: f, fd: int(f.Fd()), writable: flag&(os.O_RDWR|os.O_WRONLY) != 0}, nil
 }
 
+// BootID is the function of that name: what the page cache holds lasts as long as the boot.
+func (OS) BootID() (string, error) { return BootID() }
+
 // Remove implements FS.
 func (OS) Remove(path string) error { return os.Remove(path) }
 
