@@ -191,6 +191,21 @@ func (d *Directory) listLog() error {
 	return nil
 }
 
+// refreshLog lists the log anew: a running broker made files since, and what the queues name may lie in them.
+func (d *Directory) refreshLog() error {
+	if !d.Held {
+		return nil
+	}
+	files, _, err := d.dataFiles(d.opts.LogDir)
+	if err != nil {
+		return err
+	}
+	told := len(d.Findings)
+	d.Log = d.checkFiles(files, d.SegmentBytes, KindLogFile, "", "")
+	d.Findings = d.Findings[:told]
+	return nil
+}
+
 // checkFiles says what is wrong with names and lengths, and returns the files that can be read: starts are multiples of size
 // and no two overlap.
 func (d *Directory) checkFiles(files []File, size int64, kind, key, original string) []File {
@@ -205,9 +220,10 @@ func (d *Directory) checkFiles(files []File, size int64, kind, key, original str
 		case size <= 0 || f.Start%size != 0 || f.Start > 1<<62:
 			d.add(finding.format("its name is no multiple of %s=%d; it is not read", key, size))
 			continue
-		case f.Size == 0 && i == len(files)-1:
+		case f.Size == 0 && i == len(files)-1 && !d.Held:
 			d.add((&Finding{Level: Note, Kind: kind, File: f.Name, Position: position}).format("an empty last file; the next start deletes it"))
 			continue
+		case f.Size < size && d.Held: // it is being made
 		case f.Size != size:
 			d.add(finding.format("it has %d bytes, expected are %d (%s)", f.Size, size, key))
 		}

@@ -1,10 +1,6 @@
 package inspect
 
-import (
-	"sort"
-
-	"peregrine/internal/message"
-)
+import "peregrine/internal/message"
 
 // Summary is a directory at a glance.
 type Summary struct {
@@ -44,7 +40,9 @@ func (d *Directory) Summarize() (Summary, error) {
 		newest = max(newest, message.PhyOffset(line.Position))
 		s.Queues = append(s.Queues, line)
 	}
-	sort.SliceStable(s.Queues, func(i, k int) bool { return s.Queues[i].Topic < s.Queues[k].Topic })
+	if err := d.refreshLog(); err != nil {
+		return s, err
+	}
 	if err := d.Records(Place{}, s.Begin, func(r Record) bool {
 		s.First = &r
 		return false

@@ -69,7 +69,7 @@ type suspect struct {
 func (d *Directory) Verify(o VerifyOptions) (Report, error) {
 	v := d.newVerifier(o)
 	defer v.close()
-	v.report.Begin, v.report.Running = d.MinPhy(), d.Held
+	v.report.Running = d.Held
 	for i := range d.Findings {
 		v.found(&d.Findings[i])
 	}
@@ -97,6 +97,7 @@ func (v *verifier) run() error {
 	if err := v.findUnitsEnd(); err != nil {
 		return err
 	}
+	v.report.Begin = v.d.MinPhy()
 	v.clean, v.crash = cut{at: -1}, cut{at: -1}
 	var err error
 	if v.clean.from, v.crash.from, err = v.d.originalStarts(v.peek, v.unitsEnd); err != nil {
@@ -149,7 +150,7 @@ func (v *verifier) findUnitsEnd() error {
 			v.unitsEnd = max(v.unitsEnd, u.Phy+message.PhyOffset(u.Size))
 		}
 	}
-	return nil
+	return v.d.refreshLog()
 }
 
 // lastUnit returns the last unit of a queue that names a record, and its offset.

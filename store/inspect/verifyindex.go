@@ -203,7 +203,7 @@ func (w *indexWalk) record(view *message.View) error {
 		w.match(item, phy)
 		w.advance(item)
 	}
-	if !w.expect || w.v.d.Held && phy > w.end {
+	if !w.expect || w.v.d.Held && phy >= w.end {
 		return nil
 	}
 	lacks, has := false, false

@@ -440,7 +440,7 @@ func (v *verifier) settleLate() error {
 			waiting = append(waiting, l)
 		}
 		if v.late = waiting; len(waiting) > 0 {
-			time.Sleep(lateGrace / 20)
+			time.Sleep(lateGrace / 200)
 		}
 	}
 	return nil
