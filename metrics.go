@@ -65,6 +65,17 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("unflushed_bytes", "stored, not yet on the device (limit peregrine.unflushedMaxBytes)", func(s *stats) float64 { return float64(s.Wrote - s.Flushed) })
 	gauge("dispatch_behind_bytes", "stored, not yet visible (limit peregrine.dispatchLagMaxBytes)", func(s *stats) float64 { return float64(s.Dispatch.BehindBytes) })
 	gauge("dispatch_behind_seconds", "age of the newest visible message while others wait", func(s *stats) float64 { return float64(s.Dispatch.BehindMs) / 1000 })
+	gauge("index_behind_bytes", "visible, not yet found by key", func(s *stats) float64 { return float64(s.Indexer.BehindBytes) })
+	gauge("index_paused", "1 while keys are not indexed because something failed (limit IndexRetryInterval between two attempts)", func(s *stats) float64 {
+		if s.Indexer.Paused {
+			return 1
+		}
+		return 0
+	})
+	gauge("index_files", "index files", func(s *stats) float64 { return float64(s.Index.Files) })
+	gauge("index_bytes", "allocated for index files", func(s *stats) float64 { return float64(s.Index.Bytes) })
+	gauge("index_items", "keys in the newest index file (limit maxIndexNum)", func(s *stats) float64 { return float64(s.Index.Items) })
+	counter("indexed_total", "messages that the index stage has looked at", func(s *stats) uint64 { return uint64(s.Indexer.Records) })
 	gauge("sends_waiting_for_sync", "sends that wait for the flusher (limit syncAnswersMax)", func(s *stats) float64 { return float64(s.WaitingForSync) })
 	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
 	s.registerSyncTimes(r, snap)

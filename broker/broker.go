@@ -88,6 +88,7 @@ type Broker struct {
 	flusher    *flush.Committer
 	dispatcher *dispatch.Dispatcher
 	keeper     *dispatch.Keeper
+	indexer    *dispatch.Indexer // nil: keys are not indexed
 	server     *netio.Server
 	roles      []role // by netio.Conn.Listener
 
@@ -236,13 +237,19 @@ func (b *Broker) buildDispatch() {
 		DistanceMax:      checkpointDistanceMax,
 		Logger:           b.logger,
 	})
+	if x := b.store.Index(); x != nil && x.Writes() {
+		b.indexer = dispatch.NewIndexer(b.dispatcher, x, dispatch.IndexerOptions{FlushInterval: store.IndexFlushInterval, RetryInterval: store.IndexRetryInterval})
+	}
 }
 
-// Recover starts flusher and dispatcher and returns when every record of the log is in its queue.
+// Recover starts flusher and dispatcher and returns when every record of the log is in its queue. The index may take longer.
 func (b *Broker) Recover(report store.RecoveryReport) error {
 	b.flusher.Start(b.store.Flushed())
 	b.dispatcher.Start(report.RedispatchFrom)
 	b.keeper.Start()
+	if b.indexer != nil {
+		b.indexer.Start()
+	}
 	if err := b.dispatcher.CaughtUp(b.store.Confirmed(), time.Time{}); err != nil {
 		return fmt.Errorf("bringing the queues up to the log: %w", err)
 	}
@@ -278,7 +285,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 	}
 	b.rates = control.NewRates(b.rateCounters)
 	b.processors = control.Processors(control.Deps{Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients,
-		Offsets: b.offsets, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
+		Offsets: b.offsets, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
 		Logger: b.logger, Now: now})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
 	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
@@ -312,9 +319,10 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 	}
 	errs := b.flusher.Stop()
 	drained := b.dispatcher.Stop(deadline)
+	indexed := b.indexer == nil || b.indexer.Stop(deadline)
 	errs = errors.Join(errs, b.keeper.Stop(), b.offsets.Persist(), b.groups.Save(), b.topics.Save())
-	if errs != nil || !drained {
-		b.logger.Error("the stop is not clean, the next start recovers", "dispatched", drained, "err", errs)
+	if errs != nil || !drained || !indexed {
+		b.logger.Error("the stop is not clean, the next start recovers", "dispatched", drained, "indexed", indexed, "err", errs)
 		return false
 	}
 	return true

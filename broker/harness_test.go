@@ -46,7 +46,8 @@ type testBroker struct {
 // startBroker starts a broker in dir on fsys with the given broker.conf settings.
 func startBroker(t *testing.T, fsys sysio.FS, dir string, settings ...string) *testBroker {
 	t.Helper()
-	args := append([]string{"storePathRootDir=" + dir, "listenPort=10911", "brokerName=test", "brokerIP1=127.0.0.1"}, settings...)
+	args := append([]string{"storePathRootDir=" + dir, "listenPort=10911", "brokerName=test", "brokerIP1=127.0.0.1",
+		"maxHashSlotNum=1000", "maxIndexNum=20000"}, settings...)
 	cfg, _, err := config.Load(args, func(string) string { return "" }, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"peregrine/flush"
 	"peregrine/internal/message"
 	"peregrine/netio"
+	"peregrine/store"
 	"peregrine/wire"
 )
 
@@ -23,6 +24,8 @@ type Stats struct {
 	Wrote, Flushed, MinPhy message.PhyOffset
 	Flush                  flush.Stats
 	Dispatch               dispatch.Stats
+	Indexer                dispatch.IndexerStats
+	Index                  store.IndexStats
 	Network                netio.Stats
 }
 
@@ -33,6 +36,12 @@ func (b *Broker) Stats() Stats {
 		Topics: b.topics.Count(), Groups: b.groups.Count(),
 		Wrote: b.store.Wrote(), Flushed: b.flusher.Flushed(), MinPhy: b.store.MinPhy(),
 		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
+	}
+	if b.indexer != nil {
+		s.Indexer = b.indexer.Stats()
+	}
+	if x := b.store.Index(); x != nil {
+		s.Index = x.Stats()
 	}
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.WaitingForSync = b.waitingForSync()
@@ -68,6 +77,14 @@ func (b *Broker) Topics() (configs []wire.TopicConfig, version wire.DataVersion)
 
 // Dispatched is the position below which every record is in its queue.
 func (b *Broker) Dispatched() message.PhyOffset { return b.dispatcher.LowWater() }
+
+// IndexBehind is how many bytes of the log are visible and not in the index of keys.
+func (b *Broker) IndexBehind() int64 {
+	if b.indexer == nil {
+		return 0
+	}
+	return b.indexer.BehindBytes()
+}
 
 // CloseConn ends a connection. Any goroutine.
 func (b *Broker) CloseConn(ref netio.ConnRef, reason string) { pusher{b}.Close(ref, reason) }

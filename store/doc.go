@@ -7,6 +7,7 @@
 //	path                                made                  content
 //	commitlog/<start, 20 digits>        ahead of need         records, full length from the beginning, see message
 //	consumequeue/<topic>/<queue>/<start> with its first unit  20-byte units, full length (sparse)
+//	index/<local time, 17 digits>       first key           hash table of keys, see indexfile.go
 //	checkpoint                          first start           48 of 4096 bytes, see checkpointFields
 //	lock                                first start           "lock"; the guard is the lock on its byte 0
 //	abort                               start                 process id; deleted by a clean stop
@@ -38,7 +39,7 @@
 //	toucher    populates the pages of a small window ahead of the write position (not with writeWithoutMmap)
 //	ticker     once a second: disk space, hot window, unmapping, idle rings, checkpoint file
 //
-// Append, Sync, AppendUnits, FlushQueues and all readers run on their callers' goroutines.
+// Index.Recover, Add, NextFile and Flush run on one goroutine of dispatch. Append, Sync, AppendUnits, FlushQueues and all readers run on their callers' goroutines.
 //
 // # Locks, in the order they may be taken
 //
@@ -49,7 +50,7 @@
 //	CommitLog.syncMu    one Sync at a time
 //	CommitLog.mu        the append lock: write position, next offsets of all queues
 //	queueTable.mu       making a queue
-//	leaves: CommitLog.gateMu, CommitLog.tableMu, allocator.mu, Queue.ringMu, Store.dirtyMu, checkpoint.mu, fileCache.mu
+//	leaves: CommitLog.gateMu, CommitLog.tableMu, allocator.mu, Queue.ringMu, Index.mu, Store.dirtyMu, checkpoint.mu, fileCache.mu
 //
 // Readers of positions, files and queues take no lock; what they read is published by atomics (each says what). A queue's
 // maximum is stored after its units are in the file and in memory.
@@ -60,6 +61,7 @@
 //	appended                yes       what was synced or written back what was synced
 //	synced (Sync returned)  yes       yes                             yes
 //	units of a queue        yes       rebuilt from the log            rebuilt from the log
+//	keys in the index       yes       completed from the log          completed from the log
 //
 // kill -9 in the middle of an append leaves a record whose size is 0: its size is written last.
 //
@@ -85,6 +87,8 @@
 // more before anything becomes visible, for after a failed sync the kernel may take pages for clean that never reached the
 // disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the
 // queues from RedispatchFrom: with a scan of both, the first record that has no unit.
+//
+// The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover.
 //
 // Assumptions about disks: a sector of 512 bytes is written whole or not at all; a sync that returned covers what was
 // written before it; SyncDir makes names durable; of what was not synced any page may be there or not.

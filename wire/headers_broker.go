@@ -82,6 +82,30 @@ type GetEarliestMsgStoretimeResponseHeader struct {
 	Timestamp int64 `wire:"timestamp,required"`
 }
 
+// QueryMessageRequestHeader is the header of QUERY_MESSAGE (12).
+type QueryMessageRequestHeader struct {
+	Topic          string  `wire:"topic,required"`
+	Key            string  `wire:"key,required"`
+	MaxNum         int32   `wire:"maxNum,required"`
+	BeginTimestamp int64   `wire:"beginTimestamp,required"` // of the store time, included
+	EndTimestamp   int64   `wire:"endTimestamp,required"`   // included
+	UniqueKeyQuery bool    `wire:"_UNIQUE_KEY_QUERY"`       // a loose ext field: the key is a UNIQ_KEY
+	IndexType      *string `wire:"indexType"`               // 5.5: K, U (unique key) or T (tag)
+	LastKey        *string `wire:"lastKey"`                 // 5.5, for indexes in RocksDB
+}
+
+// QueryMessageResponseHeader goes with the answer to 12: the newest record in the index.
+type QueryMessageResponseHeader struct {
+	IndexLastUpdateTimestamp int64 `wire:"indexLastUpdateTimestamp,required"`
+	IndexLastUpdatePhyoffset int64 `wire:"indexLastUpdatePhyoffset,required"`
+}
+
+// ViewMessageRequestHeader is the header of VIEW_MESSAGE_BY_ID (33).
+type ViewMessageRequestHeader struct {
+	Topic  *string `wire:"topic"`           // 5.x
+	Offset int64   `wire:"offset,required"` // position in the log
+}
+
 // HeartbeatResponseHeader goes with the answer to HEART_BEAT (34). RocketMQ sets both as loose ext fields.
 type HeartbeatResponseHeader struct {
 	SupportHeartbeatV2 bool `wire:"IS_SUPPORT_HEART_BEAT_V2"`

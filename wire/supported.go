@@ -43,6 +43,7 @@ func FindCode(code RequestCode) (row SupportedCode, ok bool) {
 var supportedCodes = []SupportedCode{
 	{RequestSendMessage, "SEND_MESSAGE", RoleBroker, SendMessageHeader{}, SendMessageResponseHeader{}},
 	{RequestPullMessage, "PULL_MESSAGE", RoleBroker, PullMessageHeader{}, PullMessageResponseHeader{}},
+	{RequestQueryMessage, "QUERY_MESSAGE", RoleBroker, QueryMessageRequestHeader{}, QueryMessageResponseHeader{}},
 	{RequestQueryConsumerOffset, "QUERY_CONSUMER_OFFSET", RoleBroker, QueryConsumerOffsetRequestHeader{}, OffsetResponseHeader{}},
 	{RequestUpdateConsumerOffset, "UPDATE_CONSUMER_OFFSET", RoleBroker, UpdateConsumerOffsetRequestHeader{}, nil},
 	{RequestUpdateAndCreateTopic, "UPDATE_AND_CREATE_TOPIC", RoleBroker, CreateTopicRequestHeader{}, nil},
@@ -55,6 +56,7 @@ var supportedCodes = []SupportedCode{
 	{RequestGetMaxOffset, "GET_MAX_OFFSET", RoleBroker, GetMaxOffsetRequestHeader{}, OffsetResponseHeader{}},
 	{RequestGetMinOffset, "GET_MIN_OFFSET", RoleBroker, TopicQueueRequestHeader{}, OffsetResponseHeader{}},
 	{RequestGetEarliestMsgStoreTime, "GET_EARLIEST_MSG_STORETIME", RoleBroker, TopicQueueRequestHeader{}, GetEarliestMsgStoretimeResponseHeader{}},
+	{RequestViewMessageByID, "VIEW_MESSAGE_BY_ID", RoleBroker, ViewMessageRequestHeader{}, nil},
 	{RequestHeartBeat, "HEART_BEAT", RoleBroker, nil, HeartbeatResponseHeader{}},
 	{RequestUnregisterClient, "UNREGISTER_CLIENT", RoleBroker, UnregisterClientRequestHeader{}, nil},
 	{RequestGetConsumerListByGroup, "GET_CONSUMER_LIST_BY_GROUP", RoleBroker, ConsumerGroupRequestHeader{}, nil},

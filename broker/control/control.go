@@ -39,6 +39,8 @@ type Deps struct {
 	Addr string
 	// Dispatched is the position up to which every record is in its queue.
 	Dispatched func() message.PhyOffset
+	// IndexBehind is how many bytes of the log are visible and not in the index.
+	IndexBehind func() int64
 	// MemoryWindow is how many bytes at the end of the log count as lying in memory (accessMessageInMemoryMaxRatio of it).
 	MemoryWindow int64
 	Boot         message.Millis
@@ -66,6 +68,7 @@ type service struct {
 func Processors(d Deps) map[wire.RequestCode]Processor {
 	s := &service{Deps: d}
 	return map[wire.RequestCode]Processor{
+		wire.RequestQueryMessage:                         s.queryMessage,
 		wire.RequestQueryConsumerOffset:                  s.queryOffset,
 		wire.RequestUpdateConsumerOffset:                 s.updateOffset,
 		wire.RequestUpdateAndCreateTopic:                 s.updateTopic,
@@ -78,6 +81,7 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestGetMaxOffset:                         s.maxOffset,
 		wire.RequestGetMinOffset:                         s.minOffset,
 		wire.RequestGetEarliestMsgStoreTime:              s.earliestStoreTime,
+		wire.RequestViewMessageByID:                      s.viewMessage,
 		wire.RequestHeartBeat:                            s.heartbeat,
 		wire.RequestUnregisterClient:                     s.unregisterClient,
 		wire.RequestGetConsumerListByGroup:               s.consumerList,

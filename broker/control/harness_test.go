@@ -30,6 +30,8 @@ type bench struct {
 	clock      atomic.Int64
 	counters   Counters
 
+	indexBehind int64
+
 	mu   sync.Mutex
 	told []netio.ConnRef
 }
@@ -49,7 +51,8 @@ func newBench(t *testing.T, settings ...string) *bench {
 	t.Helper()
 	b := &bench{t: t}
 	b.clock.Store(1_700_000_000_000)
-	args := append([]string{"storePathRootDir=data", "brokerName=broker-a", "brokerIP1=127.0.0.1", "mappedFileSizeCommitLog=1048576"}, settings...)
+	args := append([]string{"storePathRootDir=data", "brokerName=broker-a", "brokerIP1=127.0.0.1", "mappedFileSizeCommitLog=1048576",
+		"maxHashSlotNum=100", "maxIndexNum=1000"}, settings...)
 	cfg, _, err := config.Load(args, func(string) string { return "" }, os.ReadFile)
 	must(t, err)
 	cfg.Resolve(config.ThisMachine())
@@ -69,7 +72,7 @@ func newBench(t *testing.T, settings ...string) *bench {
 	must(t, err)
 	registry := clients.NewRegistry(clients.Options{Pusher: b, Logger: quiet, Notify: func(string) bool { return true }, RealTime: true})
 	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
-		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, MemoryWindow: 1 << 30,
+		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind }, MemoryWindow: 1 << 30,
 		Boot: b.now(), Logger: quiet, Now: b.now}
 	b.processors = Processors(b.deps)
 	return b

@@ -33,15 +33,15 @@ type StoreConfig struct {
 	MaxTransferCountOnMessageInDisk   int `key:"maxTransferCountOnMessageInDisk" default:"8" range:"1..65536" reload:"yes" important:"yes" doc:"most messages of it"`
 	MaxFilterMessageSize              int `key:"maxFilterMessageSize" default:"16000" unit:"bytes" range:"20..16777216" reload:"yes" doc:"of ConsumeQueue looked at by one pull"`
 	AccessMessageInMemoryMaxRatio     int `key:"accessMessageInMemoryMaxRatio" default:"40" unit:"%" range:"1..100" reload:"yes" important:"yes" doc:"of the memory counts as recent messages"`
-	MaxMsgsNumBatch                   int `key:"maxMsgsNumBatch" default:"64" range:"1..65536" reload:"yes" pending:"message queries" doc:"most messages of a query by key"`
-	DefaultQueryMaxNum                int `key:"defaultQueryMaxNum" default:"32" range:"1..65536" reload:"yes" pending:"message queries" doc:"most messages of a query by unique key"`
+	MaxMsgsNumBatch                   int `key:"maxMsgsNumBatch" default:"64" range:"1..65536" reload:"yes" doc:"most messages of a query by key"`
+	DefaultQueryMaxNum                int `key:"defaultQueryMaxNum" default:"32" range:"1..65536" reload:"yes" doc:"most messages of a query by unique key"`
 
-	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" reload:"yes" important:"yes" pending:"message queries" doc:"write the index of keys"`
-	MessageIndexSafe     bool `key:"messageIndexSafe" default:"false" important:"yes" pending:"message queries" doc:"after a crash go back far enough to complete the index"`
-	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" reload:"yes" pending:"message queries" doc:"the same as messageIndexEnable, for index files"`
-	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" reload:"yes" pending:"message queries" doc:"answer queries from index files"`
-	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" pending:"message queries" doc:"slots of an index file; fixed per directory"`
-	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" pending:"message queries" doc:"items of an index file; fixed per directory"`
+	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" reload:"yes" important:"yes" doc:"write the index of keys"`
+	MessageIndexSafe     bool `key:"messageIndexSafe" default:"false" important:"yes" doc:"no effect: after a crash the index is always completed"`
+	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" reload:"yes" doc:"the same as messageIndexEnable, for index files"`
+	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" reload:"yes" doc:"answer queries from index files"`
+	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" doc:"slots of an index file; fixed per directory"`
+	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" doc:"items of an index file; fixed per directory"`
 
 	FileReservedTime                int64  `key:"fileReservedTime" default:"72" unit:"h" range:"1..8760000" reload:"yes" important:"yes" doc:"files older than this are deleted"`
 	DeleteWhen                      string `key:"deleteWhen" default:"04" reload:"yes" important:"yes" doc:"at these hours of the day, separated by ;"`
