@@ -22,11 +22,11 @@ race:
 
 # Every fuzz target of the tree for FUZZTIME each (go test takes one target at a time).
 fuzz-smoke:
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@set -e; log=$$(mktemp); trap "rm -f $$log" EXIT; for pkg in $$($(GO) list ./...); do \
 	  dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | sort -u); do \
 	    echo "fuzz $$pkg $$target $(FUZZTIME)"; \
-	    $(GO) test $$pkg -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) >/tmp/peregrine-fuzz.log 2>&1 || { cat /tmp/peregrine-fuzz.log; exit 1; }; \
+	    $(GO) test $$pkg -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) >$$log 2>&1 || { cat $$log; exit 1; }; \
 	  done; \
 	done
 

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"peregrine/bench"
+	"peregrine/internal/config"
 	"peregrine/perf"
 	"peregrine/wire"
 )
@@ -61,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitOK
 	case "help":
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, usage, "\n", config.Usage())
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "peregrine: unknown command %q\n\n%s", command, usage)

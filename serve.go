@@ -112,6 +112,13 @@ func (s *service) run(stdout io.Writer) (code int, err error) {
 	}
 	defer web.Close(context.Background())
 
+	// Before the directory is touched, and perhaps recovered for long: who listens there already is known at once.
+	if err := netio.ProbeAddrs(s.listenAddrs()); err != nil {
+		return exitPort, err
+	}
+	if err := s.checkDirs(); err != nil {
+		return exitStore, s.explainStore(err)
+	}
 	if code, err := s.open(); err != nil {
 		return code, err
 	}
@@ -167,6 +174,31 @@ func (s *service) resolveAddr() error {
 	return nil
 }
 
+// listenAddrs are the addresses of the Remoting ports.
+func (s *service) listenAddrs() []string {
+	addrs := []string{s.cfg.BrokerAddr()}
+	if fast, ok := s.cfg.FastAddr(); ok {
+		addrs = append(addrs, fast)
+	}
+	if nameserver, ok := s.cfg.NamesrvAddrToListen(); ok {
+		addrs = append(addrs, nameserver)
+	}
+	return addrs
+}
+
+// checkDirs finds the folder of an existing directory that this process may not write (case U06): a broker that starts all the
+// same would refuse every send, or take messages that nobody ever sees.
+func (s *service) checkDirs() error {
+	root := s.cfg.StorePathRootDir
+	for _, dir := range []string{root, s.cfg.CommitLogDir(), filepath.Join(root, "consumequeue"), filepath.Join(root, "config"),
+		filepath.Join(root, "index"), filepath.Join(root, "namesrv")} {
+		if err := sysio.Writable(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // open takes the data directory, recovers it and brings the queues up to the log.
 func (s *service) open() (int, error) {
 	st, err := store.Open(store.Options{FS: s.fs, Config: s.cfg, Logger: s.logger, Progress: func(p store.RecoveryProgress) {
@@ -181,9 +213,11 @@ func (s *service) open() (int, error) {
 		return exitStore, s.explainStore(err)
 	}
 	s.store = st
+	recovered := st.Recovery()
 	close := func(err error) (int, error) {
-		_ = st.Close(false) // nothing was served; the first error is the one to tell
-		return exitStore, err
+		// Nothing was served: what was as after a clean stop is so again. The first error is the one to tell.
+		_ = st.Close(recovered.Clean && recovered.RedispatchFrom >= recovered.End)
+		return exitStore, s.explainStore(err)
 	}
 	if err := s.openNamesrv(); err != nil {
 		return close(err)
@@ -196,7 +230,6 @@ func (s *service) open() (int, error) {
 	if s.broker, err = broker.New(options); err != nil {
 		return close(err)
 	}
-	recovered := st.Recovery()
 	s.state.Store(&perf.Readiness{Reason: "bringing the queues up to the log", Percent: 99})
 	if err := s.broker.Recover(recovered); err != nil {
 		return close(err)
@@ -280,7 +313,7 @@ func (s *service) stop() (int, error) {
 		return exitNotClean, fmt.Errorf("stopped, but not everything is durable: %w", err)
 	}
 	if !clean {
-		return exitNotClean, errors.New("stopped, but not everything was dispatched; the next start recovers")
+		return exitNotClean, errors.New("stopped, but not cleanly (the log says why); the next start recovers")
 	}
 	s.logger.Info("stopped")
 	return exitOK, nil

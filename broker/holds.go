@@ -172,7 +172,7 @@ func (ls *loopState) runDueHolds(b *Broker) {
 		}
 		if p.setAside {
 			ls.dropHolds(b, c.State.(*connState))
-			c.CloseAfterTurn(netio.ErrOutboundHard)
+			c.CloseAfterTurn(netio.ErrNotReading)
 			continue
 		}
 		ls.release(c.State.(*connState), p)

@@ -43,6 +43,7 @@ type sendTurn struct {
 
 	header   wire.SendMessageHeader
 	props    sendProperties
+	element  sendProperties      // of a batch
 	offsets  []message.PhyOffset // of the batch whose answer is being written
 	response wire.SendMessageResponse
 }
@@ -132,6 +133,9 @@ func (b *Broker) admitBatch(t *sendTurn, m store.Message, body []byte) *wire.Ref
 		}
 		if len(e.Properties) > message.PropertiesBytesMax {
 			return propertiesTooLong(len(e.Properties))
+		}
+		if t.element.scan(e.Properties); t.element.unbuilt() != nil {
+			return t.element.unbuilt()
 		}
 		m.Body, m.BodyCRC, m.Flag, m.Properties = e.Body, message.BodyCRC(e.Body), e.Flag, e.Properties
 		m.Joined = n > 0

@@ -18,6 +18,7 @@ var (
 	refusalDelay    = wire.Refuse(wire.ResponseMessageIllegal, "delayed messages (property DELAY) are not supported by this version of peregrine")
 	refusalTimer    = wire.Refuse(wire.ResponseMessageIllegal, "timer messages (properties TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS) are not supported by this version of peregrine")
 	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "transactional messages (property TRAN_MSG, sysFlag prepared or rollback) are not supported by this version of peregrine")
+	refusalInner    = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: property INNER_NUM is the broker's own")
 	refusalDead     = wire.Refuse(wire.ResponseMessageIllegal, "the message has used up its retries and dead letter queues are not supported by this version of peregrine")
 	refusalStopping = wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: the broker is shutting down")
 	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, "the message body is empty")
@@ -59,16 +60,34 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
 	case p.half && b.cfg.RejectTransactionMessage:
 		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending transaction message is forbidden")
-	case p.half, transaction == message.SysFlagTransactionPrepared, transaction == message.SysFlagTransactionRollback:
+	case transaction == message.SysFlagTransactionPrepared, transaction == message.SysFlagTransactionRollback:
+		return refusalHalf
+	}
+	if r := p.unbuilt(); r != nil {
+		return r
+	}
+	switch {
+	case len(body) == 0:
+		return refusalEmpty
+	case int64(len(body)) > int64(b.cfg.MaxMessageSize):
+		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message body size exceeded: %d bytes, maxMessageSize is %d", len(body), b.cfg.MaxMessageSize))
+	}
+	return nil
+}
+
+// unbuilt refuses what properties ask for and is not built yet, or not a client's to ask.
+//
+// hot: 0 allocs.
+func (p *sendProperties) unbuilt() *wire.Refusal {
+	switch {
+	case p.half:
 		return refusalHalf
 	case p.delayed:
 		return refusalDelay
 	case p.timed:
 		return refusalTimer
-	case len(body) == 0:
-		return refusalEmpty
-	case int64(len(body)) > int64(b.cfg.MaxMessageSize):
-		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message body size exceeded: %d bytes, maxMessageSize is %d", len(body), b.cfg.MaxMessageSize))
+	case p.inner:
+		return refusalInner
 	}
 	return nil
 }

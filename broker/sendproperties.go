@@ -13,7 +13,7 @@ type sendProperties struct {
 	half    bool   // TRAN_MSG=true
 	delayed bool   // DELAY above 0
 	timed   bool   // a timer property is set
-	keyed   bool   // KEYS is set
+	inner   bool   // INNER_NUM is set: only a broker may pack messages into one
 	rewrite bool   // malformed, doubled or reserved entries: the text must be normalised before it is stored
 	endless bool   // the last entry lacks its 0x02
 }
@@ -46,8 +46,8 @@ func (p *sendProperties) scan(text []byte) {
 			p.uniqKey = value
 		case message.PropertyWait:
 			p.wait = bytes.EqualFold(value, textTrue)
-		case message.PropertyKeys:
-			p.keyed = true
+		case message.PropertyInnerNum:
+			p.inner = true
 		case message.PropertyTransactionPrepared:
 			p.half = bytes.EqualFold(value, textTrue)
 		case message.PropertyDelay:

@@ -165,7 +165,7 @@ type client struct {
 
 func javaClient(version, classPath string, options ...string) client {
 	return client{"java-" + version, func(dir string, arguments ...string) (string, []string) {
-		line := []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir, "-Dfile.encoding=UTF-8"}
+		line := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir, "-Dfile.encoding=UTF-8"}
 		line = append(append(line, options...), "-cp", classPath, "peregrine.interop.Main")
 		return "java", append(line, arguments...)
 	}}

@@ -166,10 +166,29 @@ func TestUnusableDirectoryIsExplained(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	line := failedStart(t, &syscall.Credential{Uid: 65534, Gid: 65534}, 3, "serve", "--store", dir, "peregrine.http=off")
-	for _, part := range []string{dir, "65534", "permission", "chown"} {
-		if !strings.Contains(line, part) {
-			t.Errorf("%q is missing in: %s", part, line)
+	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+	foreign := func(unusable string) {
+		t.Helper()
+		line := failedStart(t, nobody, 3, "serve", "--store", dir, "bindAddress=127.0.0.1", fmt.Sprintf("listenPort=%d", freePort(t)),
+			fmt.Sprintf("peregrine.namesrvListen=127.0.0.1:%d", freePort(t)), "peregrine.http=off")
+		for _, part := range []string{unusable, "65534", "permission", "chown"} {
+			if !strings.Contains(line, part) {
+				t.Errorf("%q is missing in: %s", part, line)
+			}
+		}
+	}
+	foreign(dir)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"commitlog", "consumequeue", "config"} {
+		folder := filepath.Join(dir, sub)
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		foreign(folder)
+		if err := os.Remove(folder); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -186,6 +205,17 @@ func TestSecondProcessNamesTheHolder(t *testing.T) {
 	line := failedStart(t, nil, 3, args...)
 	if !strings.Contains(line, broker.StoreDir()) || !strings.Contains(line, strconv.Itoa(broker.Process().Pid())) {
 		t.Errorf("%s (the holder is %d)", line, broker.Process().Pid())
+	}
+	// A copied configuration with another root but the same log, and a lock file that somebody deleted.
+	other := append([]string{"serve", "--store", t.TempDir(), "storePathCommitLog=" + filepath.Join(broker.StoreDir(), "commitlog")}, args[3:]...)
+	if line := failedStart(t, nil, 3, other...); !strings.Contains(line, filepath.Join(broker.StoreDir(), "commitlog")) {
+		t.Errorf("another root, the same log: %s", line)
+	}
+	if err := os.Remove(filepath.Join(broker.StoreDir(), "lock")); err != nil {
+		t.Fatal(err)
+	}
+	if line := failedStart(t, nil, 3, args...); !strings.Contains(line, broker.StoreDir()) {
+		t.Errorf("the lock file was deleted: %s", line)
 	}
 	c, err := DialRaw(broker.Addr())
 	if err != nil {

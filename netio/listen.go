@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeAddrs binds all addresses for a moment, so that what is wrong is one error which names the
+// ProbeAddrs binds all addresses for a moment, so that what is wrong is one error which names the
 // address; gnet's own does not, and leaves the listeners open that it had made before.
-func probeAddrs(addrs []string) error {
+func ProbeAddrs(addrs []string) error {
 	var held []net.Listener
 	defer func() {
 		for _, ln := range held {

@@ -53,17 +53,20 @@ var (
 		text: "an answer was lost because its event loop does not keep up (limits MailboxLen, MailboxBytes)"}
 	ErrShutdown = &Reason{index: 15, label: "shutdown", quiet: true,
 		text: "the server is stopping"}
+	// ErrNotReading is for the Handler: answers have waited for this client for longer than it allows.
+	ErrNotReading = &Reason{index: 17, label: "not_reading",
+		text: "the client has not read its answers for too long (limit slowReaderPatience)"}
 	// errHandler is what closes for the Handler's own reasons are counted under.
 	errHandler = &Reason{index: 16, label: "handler", text: "closed by the request handler"}
 )
 
-const reasonCount = 17
+const reasonCount = 18
 
 // reasons lists them by index, for the statistics.
 var reasons = [reasonCount]*Reason{
 	ErrPeerClosed, ErrPeerReset, ErrTLS, ErrHTTP2, ErrHTTP, ErrProxyProtocol, ErrFrameLength,
 	ErrGatherBudget, ErrFrameStalled, ErrOutboundHard, ErrOutboundBudget, ErrIdle,
-	ErrTooManyConnections, ErrPanic, ErrMailboxFull, ErrShutdown, errHandler,
+	ErrTooManyConnections, ErrPanic, ErrMailboxFull, ErrShutdown, errHandler, ErrNotReading,
 }
 
 // reasonOf maps any close error to the reason that it is counted under.

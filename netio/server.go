@@ -144,7 +144,7 @@ func (s *Server) Addrs() []netip.AddrPort { return s.bound }
 // Start listens on every address and returns when all loops run. An error means that nothing is
 // listening. ctx bounds only the start.
 func (s *Server) Start(ctx context.Context) error {
-	if err := probeAddrs(s.opts.Addrs); err != nil {
+	if err := ProbeAddrs(s.opts.Addrs); err != nil {
 		s.err = err
 		close(s.done)
 		return err

@@ -74,8 +74,13 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 			return nil, nil, err
 		}
 	}
-	held, err := takeLock(fsys, set.root)
+	lock, err := takeLock(fsys, set.root)
 	if err != nil {
+		return nil, nil, err
+	}
+	held, err := lockDirs(fsys, closers{lock}, set.root, set.logDir)
+	if err != nil {
+		held.Close()
 		return nil, nil, err
 	}
 	lay, err := inspect(fsys, set)
@@ -85,10 +90,14 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 	if err == nil {
 		err = markRunning(fsys, set.root)
 	}
+	_, logMissing := fsys.Stat(set.logDir)
 	for _, dir := range []string{set.logDir, set.queueDir} {
 		if err == nil {
 			err = makeDir(fsys, dir)
 		}
+	}
+	if err == nil && logMissing != nil {
+		held, err = lockDirs(fsys, held, set.logDir)
 	}
 	if err != nil {
 		held.Close()
