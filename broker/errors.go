@@ -19,6 +19,8 @@ func storeRefusal(err error) *wire.Refusal {
 	case errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrShutdown), errors.Is(err, store.ErrSyncFailed),
 		errors.Is(err, store.ErrWriteFailed), errors.Is(err, flush.ErrFlushFailed):
 		return wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: "+err.Error())
+	case errors.Is(err, store.ErrQueueGone):
+		return wire.Refuse(wire.ResponseTopicNotExist, err.Error()+", send again")
 	case errors.Is(err, store.ErrNotReady):
 		return wire.Refuse(wire.ResponseSystemError, "create mapped file failed, server is busy or broken: "+err.Error())
 	}

@@ -243,6 +243,7 @@ func TestFullDiskRefusesAndHeals(t *testing.T) {
 	b := startBroker(t, fsys, "store", smallFiles)
 	c := dial(t, b.addr, wire.EncodingBinary)
 	c.mustSend(sendHeader("Full", 0, ""), []byte("before"))
+	c.drain("Full", 0, 0, 1) // it is in its queue, which needs space as well
 	fsys.SetCapacity(64<<20, 63<<20)
 	refused := func() bool {
 		cmd := c.send(sendHeader("Full", 0, ""), make([]byte, 100<<10))

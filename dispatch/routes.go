@@ -48,7 +48,8 @@ func newRouteTable(s *store.Store, shards int) routeTable {
 	return routeTable{store: s, shards: shards, topics: make(map[string]*topicRoutes), last: &topicRoutes{}}
 }
 
-// find returns the route and its topic. Both stay valid until the table is dropped.
+// find returns the route and its topic. Both stay valid until the table is dropped. A queue that was deleted is asked for
+// again: the store may have made another one of its name.
 //
 // hot: 0 allocs except for the first record of a queue.
 func (t *routeTable) find(topic []byte, id message.QueueID) (*route, *topicRoutes) {
@@ -61,10 +62,10 @@ func (t *routeTable) find(topic []byte, id message.QueueID) (*route, *topicRoute
 		t.last = tr
 	}
 	if uint32(id) < uint32(len(tr.dense)) {
-		if r := tr.dense[id]; r != nil {
+		if r := tr.dense[id]; r != nil && !r.queue.Gone() {
 			return r, tr
 		}
-	} else if r := tr.sparse[id]; r != nil {
+	} else if r := tr.sparse[id]; r != nil && !r.queue.Gone() {
 		return r, tr
 	}
 	return t.addRoute(tr, id), tr

@@ -41,6 +41,10 @@ func (l *CommitLog) Append(batch []Message) message.PhyOffset {
 		if run[0].Err != nil {
 			continue
 		}
+		if anyGone(run) { // under the lock: DeleteTopic takes it to end all appends to a queue
+			failRun(run, ErrQueueGone)
+			continue
+		}
 		if err := l.reserve(run[0].runBytes); err != nil {
 			failRun(run, err)
 			continue
@@ -97,6 +101,15 @@ func (l *CommitLog) check(m *Message) error {
 		return ErrTooLarge
 	}
 	return nil
+}
+
+func anyGone(run []Message) bool {
+	for i := range run {
+		if run[i].Queue.gone.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 func failRun(run []Message, err error) {

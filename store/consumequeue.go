@@ -51,6 +51,8 @@ func (u Unit) valid() bool { return u.Phy >= 0 && u.Size > 0 }
 // When it returns nil the units are in the file (not durable: FlushQueues), in memory, and visible. After an error nothing
 // became visible and the same call may be made again.
 //
+// Units that belong to a topic of this name that was deleted are passed over, as are all once this one is.
+//
 // ErrBadTopic and ErrQueueGap tell of units that no queue can take, however often it is tried: the topic cannot name a
 // directory, or the offset is so far off that only a damaged record can hold it. Append accepts no such record.
 func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
@@ -59,6 +61,15 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 	}
 	q.writeMu.Lock()
 	defer q.writeMu.Unlock()
+	if q.gone.Load() {
+		return nil
+	}
+	for len(units) > 0 && units[0].Phy < q.bornAt {
+		units, first = units[1:], first+1
+	}
+	if len(units) == 0 {
+		return nil
+	}
 	end := q.Max()
 	if first < 0 || (first-end > preBlankUnitsMax && q.firstFile >= 0) {
 		return fmt.Errorf("%w: %s-%d: the queue ends at %d, a unit has %d", ErrQueueGap, q.topic, q.id, end, first)

@@ -12,6 +12,7 @@
 //	lock                                first start           "lock"; the guard is the lock on its byte 0
 //	abort                               start                 process id; deleted by a clean stop
 //	peregrine.state                     start, stop           how the directory was left; the original ignores it
+//	peregrine.deleted                    deleting a topic      topics whose older records are in no queue, see deletedName
 //	commitlog/cut/                      rarely                files that recovery found behind the end, not empty
 //
 // A record of length L goes into a file with at least L+8 free bytes; else the file gets an end mark (i32 bytes left, i32
@@ -44,13 +45,15 @@
 // # Locks, in the order they may be taken
 //
 //	cleaner.passMu      one pass of retention at a time
+//	Store.deleteMu      one deletion of queues at a time
 //	Store.queueSyncMu   one FlushQueues at a time
 //	Store.stateMu       one writer of the state file at a time
 //	Queue.writeMu       the queue's files: AppendUnits, FlushQueues
 //	CommitLog.syncMu    one Sync at a time
 //	CommitLog.mu        the append lock: write position, next offsets of all queues
 //	queueTable.mu       making a queue
-//	leaves: CommitLog.gateMu, CommitLog.tableMu, allocator.mu, Queue.ringMu, Index.mu, Store.dirtyMu, checkpoint.mu, fileCache.mu
+//	leaves: CommitLog.gateMu, CommitLog.tableMu, deletedTopics.mu, allocator.mu, Queue.ringMu, Index.mu, Store.dirtyMu,
+//	        checkpoint.mu, fileCache.mu
 //
 // Readers of positions, files and queues take no lock; what they read is published by atomics (each says what). A queue's
 // maximum is stored after its units are in the file and in memory.

@@ -23,6 +23,10 @@ var (
 	ErrBadTopic = errors.New("store: topic name cannot be stored")
 	// ErrNoQueue says that a Message came without its Queue.
 	ErrNoQueue = errors.New("store: message without queue")
+	// ErrQueueGone says that the queue's topic was deleted since the queue was asked for.
+	ErrQueueGone = errors.New("store: the topic was deleted")
+	// ErrTooManyDeleted says that DeleteTopic has to wait until retention has made progress.
+	ErrTooManyDeleted = errors.New("store: too many deleted topics")
 	// ErrProperties says that the properties text is longer than the format allows.
 	ErrProperties = errors.New("store: properties too long")
 	// ErrWriteFailed is what a failed write to the log or to a queue is.

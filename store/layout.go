@@ -22,6 +22,7 @@ type layout struct {
 	queues     []queueDir
 	index      []indexInfo
 	checkpoint checkpointFields
+	deleted    map[string]message.PhyOffset // topics, see deletedTopics
 	warnings   []string
 }
 
@@ -64,6 +65,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	}
 	if lay.checkpoint, err = readCheckpoint(fsys, filepath.Join(set.root, checkpointName)); err != nil {
 		return nil, fmt.Errorf("store: read the checkpoint: %w", err)
+	}
+	if err := lay.inspectDeleted(fsys, set); err != nil {
+		return nil, err
 	}
 	if err := lay.inspectLog(fsys, set); err != nil {
 		return nil, err

@@ -87,6 +87,9 @@ const (
 const (
 	// firstPassIntervals is after how many cleanResourceIntervals the first pass comes: a minute with the default of 10 s.
 	firstPassIntervals = 6
+	// deletedTopicsMax bounds the topics that were deleted while messages of theirs are in the log (peregrine.deleted); beyond
+	// it a deletion is refused until files of the log have expired.
+	deletedTopicsMax = 100_000
 	// manualPasses is how many passes code 329 makes look for expired files (20 in the original as well).
 	manualPasses = 20
 	// shrinkStepBytes is what is given back of a deleted file at a time, shrinkPause what lies between: a file of 1 GiB takes

@@ -37,6 +37,8 @@ type Queue struct {
 	gone atomic.Bool
 	// goneBelow publishes up to which byte files were deleted: no descriptor of them may stay in the cache.
 	goneBelow atomic.Int64
+	// bornAt is where the log ended when the topic was deleted before: older records of this name are not the queue's.
+	bornAt message.PhyOffset
 
 	// writeMu makes AppendUnits and FlushQueues exclusive per queue. Taken before ringMu, before CommitLog.mu.
 	writeMu   sync.Mutex
@@ -189,20 +191,28 @@ func (t *queueTable) getOrCreate(topic string, id message.QueueID, create func(s
 func (t *queueTable) each(yield func(*Queue) bool) {
 	for i := range t.shards {
 		for _, tq := range *t.shards[i].Load() {
-			if d := tq.dense.Load(); d != nil {
-				for _, q := range *d {
-					if q != nil && !yield(q) {
-						return
-					}
-				}
-			}
-			if m := tq.large.Load(); m != nil {
-				for _, q := range *m {
-					if !yield(q) {
-						return
-					}
-				}
+			if !tq.each(yield) {
+				return
 			}
 		}
 	}
+}
+
+// each is queueTable.each for one topic; false when yield returned it.
+func (tq *topicQueues) each(yield func(*Queue) bool) bool {
+	if d := tq.dense.Load(); d != nil {
+		for _, q := range *d {
+			if q != nil && !yield(q) {
+				return false
+			}
+		}
+	}
+	if m := tq.large.Load(); m != nil {
+		for _, q := range *m {
+			if !yield(q) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -66,6 +66,10 @@ func (s *Store) SaveCheckpoint(storeTime message.Millis, phy message.PhyOffset) 
 // flush makes the queue's units durable. Directories that got new names are added to dirs.
 func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 	q.writeMu.Lock()
+	if q.gone.Load() {
+		q.writeMu.Unlock()
+		return nil
+	}
 	from, end := q.synced, q.Max()
 	lo, hi := int64(from)*unitBytes, int64(end)*unitBytes
 	fileBytes := q.store.set.queueFileBytes

@@ -364,6 +364,9 @@ func (r *recovery) noteQueue(v *message.View) *Queue {
 	if q == nil {
 		q = r.s.Queue(string(v.Topic), v.QueueID)
 	}
+	if v.PhyOffset < q.bornAt {
+		return nil // the topic was deleted since
+	}
 	next := q.Next()
 	seen, known := r.seen[q]
 	// The header is not covered by the CRC: an offset far off must not take the queue with it.

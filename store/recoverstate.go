@@ -62,6 +62,9 @@ func (r *recovery) missingUnits() {
 	}
 	for i := range r.saved.queues {
 		saved := &r.saved.queues[i]
+		if mark, deleted := r.lay.deleted[saved.topic]; deleted && mark >= r.saved.end {
+			continue // since the state file was written
+		}
 		q := r.s.queues.lookup([]byte(saved.topic), saved.id)
 		if saved.firstFile >= 0 && (q == nil || q.Max() < saved.max) {
 			r.trust = trustNothing

@@ -103,6 +103,8 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		if err := r.rebuild(); err != nil {
 			return err
 		}
+	} else if err := r.dropDeleted(); err != nil {
+		return err
 	}
 	end := r.report.End
 	if err := r.cutLog(end); err != nil {
@@ -128,6 +130,9 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 // rebuild finds the ends of queues and log.
 func (r *recovery) rebuild() error {
 	if err := r.loadQueues(); err != nil {
+		return err
+	}
+	if err := r.dropDeleted(); err != nil {
 		return err
 	}
 	r.missingUnits()

@@ -45,6 +45,9 @@ type Store struct {
 	stateMu   sync.Mutex // one writer of the state file at a time; before Queue.writeMu
 	lastState time.Time  // of the last state file of a running store; under stateMu
 
+	deleteMu sync.Mutex // one deletion of queues at a time; before queueSyncMu
+	deleted  deletedTopics
+
 	dirtyMu     sync.Mutex // the list; leaf
 	dirtyQueues []*Queue
 
@@ -159,6 +162,7 @@ func (s *Store) recover(lay *layout, progress func(RecoveryProgress)) error {
 		s.logger.Warn(w)
 	}
 	var err error
+	s.deleted.marks = lay.deleted
 	if s.checkpoint, err = openCheckpoint(s.fsys, filepath.Join(s.set.root, checkpointName), lay.checkpoint); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -210,7 +214,7 @@ func (s *Store) Queue(topic string, id message.QueueID) *Queue {
 }
 
 func (s *Store) newQueue(topic string, id message.QueueID) *Queue {
-	return &Queue{topic: topic, id: id, badTopic: !topicCanBeStored(topic) || id < 0, store: s, firstFile: -1}
+	return &Queue{topic: topic, id: id, badTopic: !topicCanBeStored(topic) || id < 0, store: s, firstFile: -1, bornAt: s.deleted.mark(topic)}
 }
 
 // Queues calls yield with every queue until it returns false, in no order. Queues made meanwhile may be missed.

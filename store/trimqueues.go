@@ -41,6 +41,11 @@ func (c *cleaner) trim() {
 			}
 		}
 		c.trimmed = minPhy
+		if x := c.s.index; x != nil {
+			if _, err := x.DeleteExpired(minPhy); err != nil {
+				c.s.logger.Warn("delete the oldest index files", "error", err)
+			}
+		}
 		if told := c.onTrim.Load(); told != nil {
 			(*told)(minPhy, trims)
 		}

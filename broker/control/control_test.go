@@ -266,7 +266,21 @@ func TestTopicsByAdministrators(t *testing.T) {
 
 	b.ask(200, `{"groupName":"g"}`)
 	b.ask(15, "", "consumerGroup", "g", "topic", "T", "queueId", "0", "commitOffset", "5")
+	b.send("T", 0, "old")
+	b.send("Unknown", 0, "without a topic")
+	b.ask(17, "", "topic", "%RETRY%g+T", "defaultTopic", "TBW102", "readQueueNums", "1", "writeQueueNums", "1", "perm", "6", "topicFilterType", "SINGLE_TAG")
 	b.expect("delete", b.ask(215, "", "topic", "T"), 0, "", "")
+	if b.deps.Store.LookupQueue([]byte("T"), 0) != nil {
+		t.Error("the deleted topic has a queue")
+	}
+	b.expect("its retry topic", b.ask(351, "", "topic", "%RETRY%g+T"), 17, "No topic", "")
+	b.send("BenchmarkTest", 0, "a system topic")
+	b.expect("clean unused topics", b.ask(316, ""), 0, "", "")
+	if got := strings.Join(b.deps.Store.Topics(), " "); got != "BenchmarkTest" {
+		t.Errorf("topics with queues: %s", got)
+	}
+	b.expect("clean expired queues", b.ask(306, ""), 0, "", "")
+	b.expect("delete expired files", b.ask(329, ""), 0, "", "")
 	b.expect("gone", b.ask(351, "", "topic", "T"), 17, "No topic", "")
 	b.expect("offsets gone", b.ask(343, "", "group", "g"), 0, "", `"topicList":[]`)
 	b.expect("unknown", b.ask(215, "", "topic", "nope"), 0, "", "")

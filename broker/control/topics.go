@@ -50,22 +50,6 @@ func (s *service) updateTopicList(r *Request) wire.Reply {
 	return refused(refusal)
 }
 
-// deleteTopic is code 215. The topic's queue files stay until the retention of this version deletes them.
-func (s *service) deleteTopic(r *Request) wire.Reply {
-	var h wire.TopicRequestHeader
-	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
-		if _, absent := missing(err); !absent {
-			return wire.ReplyOf(err)
-		}
-	}
-	if refusal := s.Topics.Delete(h.Topic); refusal != nil {
-		return refusal.Reply()
-	}
-	s.Offsets.RemoveTopic(h.Topic)
-	s.Logger.Info("topic deleted by an administrator", "topic", clip(h.Topic), "remote", r.Remote)
-	return success(nil, nil)
-}
-
 // pageOf is where a paged answer starts: at the sequence number asked for if the table is still the one that the client
 // began with, else at the beginning.
 func pageOf(seq, count *int32, theirs *string, current wire.DataVersion) (from, n int) {

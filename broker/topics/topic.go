@@ -67,7 +67,7 @@ func (t *Topic) SendForbidden() bool { return t.forbidden }
 // hot: 0 allocs once the queue was asked for.
 func (t *Topic) Queue(id message.QueueID) *store.Queue {
 	if known := t.queues.Load(); known != nil && uint32(id) < uint32(len(*known)) {
-		if q := (*known)[id]; q != nil {
+		if q := (*known)[id]; q != nil && !q.Gone() {
 			return q
 		}
 	}
