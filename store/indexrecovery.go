@@ -122,6 +122,9 @@ func (x *Index) open(f *indexFile, report RecoveryReport, newest bool, after mes
 	switch {
 	case size != x.geo.fileBytes(), int64(h.count) > x.geo.items, h.endPhy < after, h.endPhy >= report.End && h.count > 1:
 		return true, nil
+	case newest && int64(h.count) == x.geo.items && h.count > 1:
+		// The file behind it is not there (yet), which may have the other items of the last record: the original splits a record.
+		return true, nil
 	case !report.Clean && (newest || h.endTime > x.s.checkpoint.indexTime()):
 		return true, nil
 	}

@@ -40,6 +40,8 @@ const (
 	slotsCheckedMax = 32 << 20
 	// suspectsMax bounds the damage that is held back until it is known whether a good record follows.
 	suspectsMax = 1000
+	// stretchesMax bounds the damaged parts of the log that units and index items are compared with.
+	stretchesMax = 10_000
 	// lateMax bounds the records that get a second look on a running broker.
 	lateMax = 10_000
 )

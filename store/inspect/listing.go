@@ -195,7 +195,7 @@ func (d *Directory) Units(place Place, from message.QueueOffset, yield func(Queu
 			return err
 		}
 		first, _ := q.bounds(d)
-		err = v.eachUnit(q, max(first, from), end, func(off message.QueueOffset, u Unit) error {
+		err = d.eachUnit(q, max(first, from), end, func(off message.QueueOffset, u Unit) error {
 			f := d.unitPlace(&Finding{}, q, off)
 			if !yield(QueueUnit{Topic: q.Topic, Queue: int32(q.ID), Offset: int64(off), File: f.File, At: f.At,
 				Position: int64(u.Phy), Size: u.Size, TagsCode: int64(u.Tags), Kept: u.PreBlank()}) {

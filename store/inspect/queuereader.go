@@ -38,7 +38,8 @@ func parseUnit(b []byte) Unit {
 type unitReader struct {
 	d      *Directory
 	blocks map[blockKey]*list.Element
-	used   *list.List // of *unitBlock, the most recently used in front
+	used   *list.List                     // of *unitBlock, the most recently used in front
+	behind map[*Queue]message.QueueOffset // what lastWritten found
 }
 
 type blockKey struct {
@@ -52,7 +53,7 @@ type unitBlock struct {
 }
 
 func (d *Directory) newUnitReader() *unitReader {
-	return &unitReader{d: d, blocks: map[blockKey]*list.Element{}, used: list.New()}
+	return &unitReader{d: d, blocks: map[blockKey]*list.Element{}, used: list.New(), behind: map[*Queue]message.QueueOffset{}}
 }
 
 func (d *Directory) unitsPerFile() message.QueueOffset {
@@ -67,6 +68,18 @@ func (q *Queue) file(d *Directory, off message.QueueOffset) int {
 		return -1
 	}
 	return i
+}
+
+// nextFile returns the first offset at or behind off that a file has room for, limit without one: a name may be far off.
+func (q *Queue) nextFile(d *Directory, off, limit message.QueueOffset) message.QueueOffset {
+	if q.file(d, off) >= 0 {
+		return off
+	}
+	i := sort.Search(len(q.Files), func(i int) bool { return q.Files[i].Start >= int64(off)*unitBytes })
+	if i == len(q.Files) {
+		return limit
+	}
+	return min(message.QueueOffset(q.Files[i].Start/unitBytes), limit)
 }
 
 // at returns the unit at an offset; a zero Unit where no file is.
@@ -160,9 +173,32 @@ func (r *unitReader) end(q *Queue) (message.QueueOffset, error) {
 	return first, nil
 }
 
+// lastWritten returns the offset behind the last unit, whatever holes lie in front of it.
+func (r *unitReader) lastWritten(q *Queue) (message.QueueOffset, error) {
+	if end, known := r.behind[q]; known {
+		return end, nil
+	}
+	first, _ := q.bounds(r.d)
+	end := first
+	for i := len(q.Files) - 1; i >= 0 && end == first; i-- {
+		start := message.QueueOffset(q.Files[i].Start / unitBytes)
+		err := r.d.eachUnit(q, start, start+r.d.unitsPerFile(), func(off message.QueueOffset, u Unit) error {
+			if u.Written() {
+				end = off + 1
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	r.behind[q] = end
+	return end, nil
+}
+
 // real returns the first unit at or behind off that names a record, and its offset; end where there is none.
 func (r *unitReader) real(q *Queue, off, end message.QueueOffset) (Unit, message.QueueOffset, error) {
-	for ; off < end; off++ {
+	for off = q.nextFile(r.d, off, end); off < end; off = q.nextFile(r.d, off+1, end) {
 		u, err := r.at(q, off)
 		if err != nil || u.Written() && !u.PreBlank() {
 			return u, off, err
@@ -189,6 +225,42 @@ func (r *unitReader) lowerBound(q *Queue, phy message.PhyOffset, end message.Que
 	}
 	_, at, err := r.real(q, low, end)
 	return at, err
+}
+
+// eachUnit reads units one behind the other, with large reads. Missing files count as free space.
+func (d *Directory) eachUnit(q *Queue, from, to message.QueueOffset, visit func(message.QueueOffset, Unit) error) error {
+	const chunk = 16 * blockUnits
+	buf := make([]byte, chunk*unitBytes)
+	for from = q.nextFile(d, from, to); from < to; from = q.nextFile(d, from, to) {
+		i := q.file(d, from)
+		file, err := d.opts.FS.OpenFile(q.Files[i].Path, os.O_RDONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			from += d.unitsPerFile() - from%d.unitsPerFile()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		stop := min(to, message.QueueOffset((q.Files[i].Start+d.QueueFileBytes)/unitBytes))
+		for from < stop && err == nil {
+			n := min(chunk, int(stop-from))
+			var m int
+			m, err = file.ReadAt(buf[:n*unitBytes], int64(from)*unitBytes-q.Files[i].Start)
+			if err == io.EOF {
+				clear(buf[m : n*unitBytes])
+				err = nil
+			}
+			for k := 0; k < n && err == nil; k++ {
+				err = visit(from+message.QueueOffset(k), parseUnit(buf[k*unitBytes:]))
+			}
+			from += message.QueueOffset(n)
+		}
+		file.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unitPlace fills in the place of a unit.

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"io"
+	"sort"
 	"time"
 
 	"peregrine/internal/message"
@@ -48,6 +49,7 @@ type verifier struct {
 	unitsEnd message.PhyOffset // behind the record of the newest unit when the check began; -1 without units
 	end      message.PhyOffset // behind the last good record, as far as the walk came
 	suspects []suspect         // damage with nothing good behind it so far
+	damage   []stretch         // with good records behind it, by position
 	late     []lateRecord
 	clean    cut // what the original would do after a clean stop
 	crash    cut // and after a crash
@@ -159,8 +161,11 @@ func (v *verifier) lastUnit(q *Queue) (Unit, message.QueueOffset, error) {
 	end, err := v.units.end(q)
 	for off := end - 1; off >= first && err == nil; off-- {
 		var u Unit
-		if u, err = v.units.at(q, off); err == nil && u.Written() && !u.PreBlank() {
-			return u, off, nil
+		if u, err = v.units.at(q, off); err == nil && !u.PreBlank() {
+			if u.Written() {
+				return u, off, nil
+			}
+			break
 		}
 	}
 	return Unit{}, first, err
@@ -237,6 +242,7 @@ func (v *verifier) keepSuspects() error {
 	for i := range v.suspects {
 		s := &v.suspects[i]
 		v.report.Damaged++
+		v.noteDamage(s)
 		f := v.d.place(&Finding{Level: Fault, Kind: KindLogDamaged, Count: s.bytes}, s.phy)
 		if s.record {
 			id, off := int32(s.view.QueueID), int64(s.view.QueueOffset)
@@ -269,6 +275,25 @@ func (v *verifier) keepSuspects() error {
 	}
 	v.suspects = v.suspects[:0]
 	return nil
+}
+
+// stretch is a damaged part of the log.
+type stretch struct{ from, end message.PhyOffset }
+
+// noteDamage keeps where it is. When there is no room for more the last one reaches as far.
+func (v *verifier) noteDamage(s *suspect) {
+	end := s.phy + message.PhyOffset(s.bytes)
+	if len(v.damage) == stretchesMax {
+		v.damage[stretchesMax-1].end = end
+		return
+	}
+	v.damage = append(v.damage, stretch{s.phy, end})
+}
+
+// inDamage tells whether a position lies in a damaged part of the log, as far as the walk came.
+func (v *verifier) inDamage(phy message.PhyOffset) bool {
+	i := sort.Search(len(v.damage), func(i int) bool { return v.damage[i].end > phy })
+	return i < len(v.damage) && phy >= v.damage[i].from
 }
 
 func (v *verifier) goodRecord(view *message.View) error {
@@ -322,7 +347,7 @@ func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error
 		names = append(names, named{phy: message.PhyOffset(f.Start)})
 	}
 	for _, q := range v.d.Queues {
-		end, err := v.units.end(q)
+		end, err := v.units.lastWritten(q)
 		if err != nil {
 			return 0, false, err
 		}

@@ -48,8 +48,15 @@ const (
 	newer = "index/20261129201413902"
 )
 
-// Each damage is found where it was made, and nothing else is.
-func TestDamageIsFound(t *testing.T) {
+// damage is something done to clean-5.5.0.
+type damage struct {
+	name    string
+	do      func(memFS)
+	records int64    // good ones that are left, 0 = not counted
+	want    []string // "level kind file at: part of the text", in the order they are met
+}
+
+func damages() []damage {
 	crash := func(m memFS) { m.files["abort"] = []byte("1") }
 	zero := func(name string, at, n int64) func(memFS) {
 		return func(m memFS) { m.edit(name, at, make([]byte, n)) }
@@ -69,14 +76,8 @@ func TestDamageIsFound(t *testing.T) {
 	both := func(a, b func(memFS)) func(memFS) {
 		return func(m memFS) { a(m); b(m) }
 	}
-	whole := fixture(t, "clean-5.5.0")
 	flipBody := flip(log0, 13083+88)
-	for _, c := range []struct {
-		name    string
-		damage  func(memFS)
-		records int64
-		want    []string // "level kind file at: part of the text", in the order they are met
-	}{
+	return []damage{
 		{"body in the first file", flipBody, 732, []string{
 			"finding record-damaged " + log0 + " 13083: does not match its CRC",
 			"note original " + log0 + " 13083: after a crash (an abort file) begins at 0 and cuts the log at 13083",
@@ -96,15 +97,15 @@ func TestDamageIsFound(t *testing.T) {
 		}},
 		{"header: the next record is where a unit says", zero(log0, 13083, 8), 732, []string{
 			"finding log-damaged " + log0 + " 13083: 264 bytes, stepped over: no record",
-			"finding unit-without-record " + fixA0 + " 1000: position 13083: no record",
-			"finding index-item " + index + " ",
+			"note unit-without-record " + fixA0 + " 1000: position 13083 names a damaged part",
+			"note index-item " + index + " 3380: 3 items, 127 to 129",
 			"note original " + log0 + " 13083: ",
 		}},
 		{"a sector", zero(log0, 12800, 512), 730, []string{
 			"finding record-damaged " + log0 + " 12573: the properties are torn",
 			"finding log-damaged " + log0 + " 12828: 519 bytes, stepped over: no record",
-			"finding unit-without-record " + fixA0 + " 980: each of 2 units, offsets 49 to 50",
-			"finding index-item " + index + " ",
+			"note unit-without-record " + fixA0 + " 980: each of 2 units, offsets 49 to 50",
+			"note index-item " + index + " 3340: ",
 			"note original " + log0 + " 12828: ",
 		}},
 		{"a page and its units", both(zero(log0, 8192, 4096), zero(fixA0, 31*unitBytes, 18*unitBytes)), 715, nil},
@@ -181,10 +182,16 @@ func TestDamageIsFound(t *testing.T) {
 			"finding checkpoint checkpoint 40: behind the end of the log, 491911",
 		}},
 		{"a foreign file", func(m memFS) { m.files["commitlog/readme.txt"] = nil }, 733, []string{"finding log-file commitlog/readme.txt 0: not a data file"}},
-	} {
+	}
+}
+
+// Each damage is found where it was made, and nothing else is.
+func TestDamageIsFound(t *testing.T) {
+	whole := fixture(t, "clean-5.5.0")
+	for _, c := range damages() {
 		t.Run(c.name, func(t *testing.T) {
 			m := whole.clone()
-			c.damage(m)
+			c.do(m)
 			all, r := verify(t, m.open(t))
 			if c.records > 0 && r.Records != c.records {
 				t.Errorf("%d good records, expected %d", r.Records, c.records)
@@ -274,4 +281,19 @@ func TestRecordsInBodiesAreNotFound(t *testing.T) {
 	if len(all) == 0 || all[0].Kind != KindLogDamaged || all[0].Position != large.Position || all[0].Count < large.Size {
 		t.Errorf("found %+v, the record is %+v", all, large)
 	}
+}
+
+// Files whose names are far apart cost no walk over what lies between.
+func TestFarNamesAreNoWork(t *testing.T) {
+	m := fixture(t, "clean-5.5.0")
+	m.files["consumequeue/FixA/0/04611686018427384000"] = append(unitBytesOf(5, 6, 7), make([]byte, 3980)...)
+	m.files["commitlog/04611686018427322368"] = make([]byte, 65536)
+	all, r := verify(t, m.open(t))
+	if r.Records != 733 || len(all) < 3 {
+		t.Errorf("%+v, %d findings", r, len(all))
+	}
+	_, err := m.open(t).Summarize()
+	must(t, err)
+	must(t, m.open(t).Records(Place{}, 0, func(Record) bool { return true }))
+	must(t, m.open(t).Units(Place{}, 0, func(QueueUnit) bool { return true }))
 }

@@ -296,6 +296,10 @@ func (w *indexWalk) judgeStray(item IndexItem) error {
 	if w.v.d.Held && verdict == isGone {
 		return nil
 	}
+	if w.v.inDamage(item.Phy) {
+		w.strayItem(item.Phy, Note, KindIndexItem, "%s: of a damaged part of the log")
+		return nil
+	}
 	w.strayItem(item.Phy, Fault, KindIndexItem, "%s: there is no good record")
 	return nil
 }

@@ -1,11 +1,7 @@
 package inspect
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -227,7 +223,7 @@ func (v *verifier) unclaimed(q *queueState, from, to message.QueueOffset) error 
 		_, limit = q.dir.bounds(v.d)
 	}
 	off := from
-	for ; off < min(to, limit); off++ {
+	for ; off < min(to, limit) && to-from <= offsetJumpMax; off++ {
 		u, err := v.unit(q, off)
 		if err != nil {
 			return err
@@ -274,6 +270,8 @@ func (v *verifier) strayUnit(q *queueState, off message.QueueOffset, u Unit) err
 		v.extend(q, KindStrayUnit, Fault, off, u.Phy, "other", fmt.Sprintf("%%s: the record there is %s queue %d offset %d", Printable(string(view.Topic)), view.QueueID, view.QueueOffset), "")
 	case verdict == isBlank:
 		v.extend(q, KindStrayUnit, Fault, off, u.Phy, "blank", "%s: the file ends there", "")
+	case v.inDamage(u.Phy):
+		v.extend(q, KindStrayUnit, Note, off, u.Phy, "damage", "%s names a damaged part of the log", "")
 	default:
 		v.extend(q, KindStrayUnit, Fault, off, u.Phy, "bad", "%s: "+escapePercent(v.peek.reason), "")
 	}
@@ -315,7 +313,7 @@ func (v *verifier) finishQueue(q *queueState) error {
 // before checks the units of deleted records.
 func (v *verifier) before(q *queueState, from, to message.QueueOffset) error {
 	newest := message.PhyOffset(-1)
-	err := v.eachUnit(q.dir, from, to, func(off message.QueueOffset, u Unit) error {
+	err := v.d.eachUnit(q.dir, from, to, func(off message.QueueOffset, u Unit) error {
 		switch {
 		case u.PreBlank():
 			v.report.Kept++
@@ -339,7 +337,7 @@ func (v *verifier) before(q *queueState, from, to message.QueueOffset) error {
 func (v *verifier) behind(q *queueState, from, limit message.QueueOffset) error {
 	hole := message.QueueOffset(-1)
 	newest := message.PhyOffset(-1)
-	err := v.eachUnit(q.dir, from, limit, func(off message.QueueOffset, u Unit) error {
+	err := v.d.eachUnit(q.dir, from, limit, func(off message.QueueOffset, u Unit) error {
 		if !u.Written() {
 			v.flush(q)
 			if hole < 0 {
@@ -372,46 +370,6 @@ func (v *verifier) behind(q *queueState, from, limit message.QueueOffset) error 
 	})
 	v.flush(q)
 	return err
-}
-
-// eachUnit reads units one behind the other, with large reads. Missing files count as free space.
-func (v *verifier) eachUnit(q *Queue, from, to message.QueueOffset, visit func(message.QueueOffset, Unit) error) error {
-	const chunk = 16 * blockUnits
-	buf := make([]byte, chunk*unitBytes)
-	for from < to {
-		i := q.file(v.d, from)
-		if i < 0 {
-			from += v.d.unitsPerFile() - from%v.d.unitsPerFile()
-			continue
-		}
-		file, err := v.d.opts.FS.OpenFile(q.Files[i].Path, os.O_RDONLY, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			from += v.d.unitsPerFile() - from%v.d.unitsPerFile()
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		stop := min(to, message.QueueOffset((q.Files[i].Start+v.d.QueueFileBytes)/unitBytes))
-		for from < stop && err == nil {
-			n := min(chunk, int(stop-from))
-			var m int
-			m, err = file.ReadAt(buf[:n*unitBytes], int64(from)*unitBytes-q.Files[i].Start)
-			if err == io.EOF {
-				clear(buf[m : n*unitBytes])
-				err = nil
-			}
-			for k := 0; k < n && err == nil; k++ {
-				err = visit(from+message.QueueOffset(k), parseUnit(buf[k*unitBytes:]))
-			}
-			from += message.QueueOffset(n)
-		}
-		file.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // settleLate gives records of a running broker a second look.
