@@ -17,8 +17,8 @@
 // Log, queues and index are walked together, once, in the order of the log: index items are written in that order, and so are
 // the units of one queue. A unit that no record claimed by the time that a later one of its queue is claimed names none.
 //
-// Behind a place that cannot be read the next record is looked for only where a unit or the next file's start names it, never
-// by its magic: bodies may hold records.
+// Behind a place that cannot be read the next record is looked for only where a unit, an index item or the next file's start names
+// it, never by its magic: bodies may hold records.
 //
 // # Memory
 //

@@ -2,8 +2,10 @@ package inspect
 
 import (
 	"container/heap"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sort"
 	"time"
 
@@ -320,12 +322,26 @@ func (v *verifier) progress(pos message.PhyOffset) {
 	}
 }
 
-// named is the next record that a queue names, or a file's start (queue nil).
+// named is a place that a unit names (q), or an index item (file), or where a file of the log begins.
 type named struct {
-	phy message.PhyOffset
-	q   *Queue
-	off message.QueueOffset
-	end message.QueueOffset
+	phy  message.PhyOffset
+	q    *Queue
+	off  message.QueueOffset
+	end  message.QueueOffset
+	file int   // of the index, counted from 1
+	hash int32 // of the item's key
+}
+
+// holds tells whether the record that was found is the one that was named.
+func (n *named) holds(view *message.View) bool {
+	if n.q != nil {
+		return view.QueueOffset == n.off && view.QueueID == n.q.ID && string(view.Topic) == n.q.Topic
+	}
+	fits := n.file == 0
+	if !fits {
+		indexKeys(view, nil, func(key []byte, _ bool) { fits = fits || IndexHash(key) == n.hash })
+	}
+	return fits
 }
 
 type namedHeap []named
@@ -340,7 +356,8 @@ func (h *namedHeap) Pop() any {
 	return last
 }
 
-// resume returns the first place behind pos that a unit names and that holds its record, or where a file begins with one.
+// resume returns the first place behind pos that a unit or an index item names and that holds its record, or where a file
+// begins with one.
 func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error) {
 	var names namedHeap
 	if f := v.d.nextLogFile(pos); f != nil {
@@ -359,6 +376,10 @@ func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error
 			return 0, false, err
 		}
 	}
+	names, err := v.pushItem(names, pos)
+	if err != nil {
+		return 0, false, err
+	}
 	heap.Init(&names)
 	for len(names) > 0 {
 		n := heap.Pop(&names).(named)
@@ -370,21 +391,22 @@ func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error
 			if err != nil {
 				return 0, false, err
 			}
-			view := &v.peek.view
-			if (verdict == isGood || verdict == isDamaged) &&
-				(n.q == nil || view.QueueOffset == n.off && view.QueueID == n.q.ID && string(view.Topic) == n.q.Topic) {
+			if (verdict == isGood || verdict == isDamaged) && n.holds(&v.peek.view) {
 				return n.phy, true, nil
 			}
 		}
-		if n.q == nil {
-			if f := v.d.nextLogFile(n.phy); f != nil {
-				heap.Push(&names, named{phy: message.PhyOffset(f.Start)})
-			}
-			continue
-		}
 		var more namedHeap
-		n.off++
-		more, err := v.pushName(nil, n)
+		switch {
+		case n.q != nil:
+			n.off++
+			more, err = v.pushName(nil, n)
+		case n.file > 0:
+			more, err = v.pushItem(nil, n.phy)
+		default:
+			if f := v.d.nextLogFile(n.phy); f != nil {
+				more = namedHeap{{phy: message.PhyOffset(f.Start)}}
+			}
+		}
 		if err != nil {
 			return 0, false, err
 		}
@@ -393,6 +415,33 @@ func (v *verifier) resume(pos message.PhyOffset) (message.PhyOffset, bool, error
 		}
 	}
 	return 0, false, nil
+}
+
+// pushItem appends the first index item behind a position: items stand in the order of the log.
+func (v *verifier) pushItem(names namedHeap, pos message.PhyOffset) (namedHeap, error) {
+	for i, f := range v.d.Index {
+		count := min(f.Head.Next, f.Items)
+		if f.Slots == 0 || count <= 1 || f.Head.EndPhy <= pos {
+			continue
+		}
+		var failed error
+		at := func(n int32) IndexItem {
+			var b [indexItemBytes]byte
+			if _, err := v.d.readFile(f.Path, b[:], f.itemAt(n)); err != nil && err != io.EOF && !errors.Is(err, fs.ErrNotExist) {
+				failed = err
+			}
+			return parseIndexItem(b[:])
+		}
+		n := 1 + int32(sort.Search(int(count)-1, func(n int) bool { return at(int32(n)+1).Phy > pos }))
+		if n < count {
+			item := at(n)
+			names = append(names, named{phy: item.Phy, file: i + 1, hash: item.Hash})
+		}
+		if failed != nil || n < count {
+			return names, failed
+		}
+	}
+	return names, nil
 }
 
 // pushName appends the first real unit at or behind n.off.

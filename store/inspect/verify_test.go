@@ -108,7 +108,8 @@ func damages() []damage {
 			"note index-item " + index + " 3340: ",
 			"note original " + log0 + " 12828: ",
 		}},
-		{"a page and its units", both(zero(log0, 8192, 4096), zero(fixA0, 31*unitBytes, 18*unitBytes)), 715, nil},
+		{"a page and its units", both(zero(log0, 8192, 4096), zero(fixA0, 31*unitBytes, 18*unitBytes)), 717, nil},
+		{"a page, and no queue names what follows", both(zero(log0, 8192, 4096), remove("consumequeue/FixA")), 717, nil},
 		{"torn tail", zero(log7, 32914+98, 245-98), 732, []string{
 			"finding log-tail " + log7 + " 32914: lengths do not add up",
 			"finding queue-ahead consumequeue/FixIdx/0/00000000000000000000 300: lies behind the end of the log, 491666",
