@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run test race fuzz-smoke crash lint ci interop compare bench-append bench-longpoll bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -19,6 +19,11 @@ test:
 # -short: a twentieth of the rounds of the longest tests, each with 1 and 4 of event loops and shards.
 race:
 	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list ./... | grep -v /interop)
+
+# The program of the README against a broker that `make run` started.
+first-message:
+	cd interop/java && mvn -q -B dependency:build-classpath -Dclasspath.file=$(CURDIR)/interop/java/target/first.classpath
+	cd interop/java && java -cp "$$(cat target/first.classpath)" First.java
 
 # Every fuzz target of the tree for FUZZTIME each (go test takes one target at a time).
 fuzz-smoke:

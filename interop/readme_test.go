@@ -21,6 +21,9 @@ func TestReadmeExampleWorks(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("README.md has no Java example")
 	}
+	if runs, err := os.ReadFile("java/First.java"); err != nil || string(runs) != program {
+		t.Errorf("make first-message runs another program than README.md shows (%v)", err)
+	}
 	broker := startBroker(t, matrix()[0], false)
 	program = strings.ReplaceAll(program, "127.0.0.1:9876", broker.NameServer())
 	program = strings.ReplaceAll(program, "FirstTopic", "FirstTopicOfTheReadme")

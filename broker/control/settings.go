@@ -3,7 +3,6 @@ package control
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"peregrine/internal/config"
@@ -29,8 +28,7 @@ func (s *service) updateConfig(r *Request) wire.Reply {
 	if !changes {
 		return success(nil, nil)
 	}
-	return failure(wire.ResponseRequestCodeNotSupported, " request type "+strconv.Itoa(int(r.Cmd.Code))+
-		" not supported: settings cannot be changed at run time yet, edit broker.conf and restart")
+	return failure(wire.ResponseSystemError, "settings cannot be changed at run time yet, edit broker.conf and restart")
 }
 
 // getConfig is code 26: the effective configuration as properties, sorted by key.

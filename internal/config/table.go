@@ -7,7 +7,7 @@ import (
 // Table renders all keys as a Markdown table for OPERATIONS.md.
 func Table() string {
 	var b strings.Builder
-	b.WriteString("| key | default | values | at run time | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| key | default | values | at run time, in the original | meaning |\n|---|---|---|---|---|\n")
 	for _, k := range Keys() {
 		reload := ""
 		if k.Reload {
