@@ -79,6 +79,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("sends_waiting_for_sync", "sends that wait for the flusher (limit syncAnswersMax)", func(s *stats) float64 { return float64(s.WaitingForSync) })
 	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
 	s.registerSyncTimes(r, snap)
+	s.registerRetention(r, snap)
 
 	gauge("topics", "topics", func(s *stats) float64 { return float64(s.Topics) })
 	gauge("groups", "subscription groups", func(s *stats) float64 { return float64(s.Groups) })

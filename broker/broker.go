@@ -96,6 +96,7 @@ type Broker struct {
 	groups  *groups.Table
 	clients *clients.Registry
 	offsets *offsets.Table
+	losses  *losses
 	filters *filter.Cache
 	polls   *longpoll.Table
 	namesrv Nameserver
@@ -156,6 +157,8 @@ func New(o Options) (*Broker, error) {
 	if err := b.openTables(o); err != nil {
 		return nil, err
 	}
+	b.losses = newLosses(b.offsets, b.logger)
+	b.store.OnTrim(b.losses.trimmed)
 	b.polls = longpoll.New(b.wakeHeld)
 	b.buildFlush()
 	b.buildDispatch()

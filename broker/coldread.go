@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -56,8 +57,26 @@ func (r *coldReaders) run() {
 	}
 }
 
-// answer reads with pread and gives the whole answer frame.
+// answer gives the whole answer frame. When retention deletes what is being read it looks again: the queue begins elsewhere
+// then, or its records are stepped over.
 func (r *coldReaders) answer(req *pullRequest, units []store.Unit, parts *[]part) *netio.Buffer {
+	buf, err := r.tryAnswer(req, units, parts)
+	for tries := 1; errors.Is(err, store.ErrOutOfRange) && tries < coldTriesMax; tries++ {
+		buf, err = r.tryAnswer(req, units, parts)
+	}
+	if err == nil {
+		return buf
+	}
+	b := r.broker
+	b.coldErrors.Add(1)
+	b.repeated.Warn("a pull could not read the store", "topic", req.queue.Topic(), "queue", req.queue.ID(), "offset", req.offset, "err", err)
+	buf = netio.GetBuffer(512)
+	buf.B = wire.AppendPullResponse(buf.B, req.enc, req.opaque, wire.ResponseSystemError, fmt.Sprintf("the store cannot be read: %v", err), nil, 0)
+	return buf
+}
+
+// tryAnswer reads with pread.
+func (r *coldReaders) tryAnswer(req *pullRequest, units []store.Unit, parts *[]part) (*netio.Buffer, error) {
 	b := r.broker
 	found, err := r.lookUp(req, units, parts)
 	var header wire.PullMessageResponse
@@ -74,15 +93,11 @@ func (r *coldReaders) answer(req *pullRequest, units []store.Unit, parts *[]part
 			}
 		}
 		if err == nil {
-			return buf
+			return buf, nil
 		}
 		netio.PutBuffer(buf)
 	}
-	b.coldErrors.Add(1)
-	b.repeated.Warn("a pull could not read the store", "topic", req.queue.Topic(), "queue", req.queue.ID(), "offset", req.offset, "err", err)
-	buf := netio.GetBuffer(512)
-	buf.B = wire.AppendPullResponse(buf.B, req.enc, req.opaque, wire.ResponseSystemError, fmt.Sprintf("the store cannot be read: %v", err), nil, 0)
-	return buf
+	return nil, err
 }
 
 // lookUp is Broker.lookUp for what lies in the files.

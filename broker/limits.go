@@ -20,6 +20,22 @@ const (
 	// slowReaderPatience is how long a pull waits for its connection to read what was written before; then it is closed.
 	slowReaderPatience = 30 * time.Second
 
+	// coldTriesMax is how often a cold reader looks again when retention deletes what it reads.
+	coldTriesMax = 3
+
+	// groupSeriesMax bounds the series of each metric by group, lagPairsMax the pairs of group and topic that a scrape looks
+	// at: beyond it there are none. What is left out is counted in peregrine_group_series_left_out.
+	groupSeriesMax = 1000
+	lagPairsMax    = 100_000
+
+	// lagAgesTime is how long one scrape may look for the ages of unconsumed messages; each may need two reads of the disk.
+	lagAgesTime = 200 * time.Millisecond
+
+	// lossRepeatInterval is how often a group that loses messages to retention is named in the log, lossLinesMax how many
+	// groups are by one deletion.
+	lossRepeatInterval = 10 * time.Minute
+	lossLinesMax       = 20
+
 	// freeHoldsMax is how many held pulls a loop keeps for reuse.
 	freeHoldsMax = 1024
 

@@ -27,6 +27,10 @@ type Stats struct {
 	Indexer                dispatch.IndexerStats
 	Index                  store.IndexStats
 	Network                netio.Stats
+
+	Retention    store.RetentionStats
+	OldestStored message.Millis // store time of the first record of the log, -1 without one
+	Lost         uint64         // messages that retention deleted before a group consumed them, over all groups
 }
 
 // Stats may be called by any goroutine once Start has returned.
@@ -36,6 +40,7 @@ func (b *Broker) Stats() Stats {
 		Topics: b.topics.Count(), Groups: b.groups.Count(),
 		Wrote: b.store.Wrote(), Flushed: b.flusher.Flushed(), MinPhy: b.store.MinPhy(),
 		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
+		Retention: b.store.Retention(), OldestStored: b.store.OldestStoreTime(), Lost: b.losses.sum(),
 	}
 	if b.indexer != nil {
 		s.Indexer = b.indexer.Stats()

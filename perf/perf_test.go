@@ -320,3 +320,27 @@ func TestVersionAndFingerprintSaySomething(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 }
+
+func TestSeriesComeAndGo(t *testing.T) {
+	r := NewRegistry()
+	groups := []string{"a", "b"}
+	r.Series("peregrine_test_lag", "lag", false, func(add func(string, float64)) {
+		for i, g := range groups {
+			add(`group="`+g+`"`, float64(i))
+		}
+	})
+	page := func() string {
+		var b bytes.Buffer
+		if _, err := r.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := page(); !strings.Contains(got, "# TYPE peregrine_test_lag gauge\nperegrine_test_lag{group=\"a\"} 0\nperegrine_test_lag{group=\"b\"} 1\n") {
+		t.Error(got)
+	}
+	groups = groups[1:]
+	if got := page(); strings.Contains(got, `group="a"`) || !strings.Contains(got, "peregrine_test_lag{group=\"b\"} 0\n") {
+		t.Error(got)
+	}
+}

@@ -65,6 +65,19 @@ func (r *Registry) Counter(name, help string, read func() uint64) {
 	})
 }
 
+// Series registers a metric whose series come and go: read calls add with the labels (`group="a"`, without braces, values
+// quoted; no two alike) and the value of each series that there is. total says that the values only grow. Rules as for Gauge;
+// name has no labels.
+func (r *Registry) Series(name, help string, total bool, read func(add func(labels string, value float64))) {
+	kind := kindGauge
+	if total {
+		kind = kindCounter
+	}
+	r.add(name, help, kind, func(w io.Writer, full string) {
+		read(func(labels string, value float64) { metrics.WriteGaugeFloat64(w, full+"{"+labels+"}", value) })
+	})
+}
+
 // Histogram registers a distribution. bounds are the upper bounds of its buckets, ascending, in the unit of the name
 // (seconds, bytes), without +Inf; they are kept, so the caller must not change them. snapshot fills counts, which has
 // len(bounds)+1 zeroed entries (the last one for what lies above all bounds) with the number of observations per bucket,

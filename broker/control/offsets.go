@@ -101,7 +101,7 @@ func (s *service) earliestStoreTime(r *Request) wire.Reply {
 	}
 	stored := message.Millis(-1)
 	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
-		stored, _ = s.storeTimeAt(q, q.Min())
+		stored, _ = q.StoreTimeAt(q.Min())
 	}
 	return success(wire.GetEarliestMsgStoretimeResponseHeader{Timestamp: int64(stored)}, nil)
 }
@@ -126,7 +126,7 @@ func (s *service) searchByTime(q *store.Queue, t message.Millis, upper bool) mes
 	low, high := q.Min(), q.Max() // the answer of the lower form lies in [low, high]
 	for low < high {
 		middle := low + (high-low)/2
-		stored, at := s.storeTimeAt(q, middle)
+		stored, at := q.StoreTimeAt(middle)
 		if at >= high {
 			// Nothing readable from the middle on: look before it.
 			high = middle
@@ -143,39 +143,6 @@ func (s *service) searchByTime(q *store.Queue, t message.Millis, upper bool) mes
 	}
 	// low is behind the last message at or before t.
 	return max(low-1, 0)
-}
-
-// storeTimeAt returns the store time of the first record at or behind an offset, and its offset; −1 and the queue's end when
-// there is none. Units without a record, which only keep their offset occupied, are stepped over, and so are records whose
-// bytes are gone.
-func (s *service) storeTimeAt(q *store.Queue, from message.QueueOffset) (message.Millis, message.QueueOffset) {
-	var units [64]store.Unit
-	var prefix [message.StoreTimePrefixBytes]byte
-	end := q.Max()
-	for from = max(from, q.Min()); from < end; {
-		n, hot := q.Units(units[:], from)
-		if !hot {
-			var err error
-			if n, err = q.ReadUnits(units[:], from); err != nil {
-				break
-			}
-		}
-		if n == 0 {
-			break
-		}
-		for i, unit := range units[:n] {
-			if unit.IsPreBlank() {
-				continue
-			}
-			if m, err := s.Store.ReadAt(prefix[:], unit.Phy); err == nil || m > 0 {
-				if stored, ok := message.StoreTimeOf(prefix[:m]); ok {
-					return stored, from + message.QueueOffset(i)
-				}
-			}
-		}
-		from += message.QueueOffset(n)
-	}
-	return -1, end
 }
 
 // unitAt returns one unit that has a record.

@@ -119,7 +119,7 @@ func (s *service) topicStats(r *Request) wire.Reply {
 		if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(id)); q != nil {
 			lowest, highest = int64(q.Min()), int64(q.Max())
 			if highest > 0 {
-				if stored, at := s.storeTimeAt(q, message.QueueOffset(highest-1)); int64(at) < highest {
+				if stored, at := q.StoreTimeAt(message.QueueOffset(highest - 1)); int64(at) < highest {
 					updated = int64(stored)
 				}
 			}

@@ -10,6 +10,7 @@
 package offsets
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -230,6 +231,40 @@ func (t *Table) GroupsOf(topic string) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Pair is a group and a topic that it has offsets of.
+type Pair struct {
+	Group, Topic string
+	offsets      *pair
+}
+
+// Each calls yield with the committed offset of each queue that has one.
+func (p Pair) Each(yield func(id message.QueueID, offset message.QueueOffset)) {
+	for id, cell := range *p.offsets.offsets.Load() {
+		if o := cell.Load(); o >= 0 {
+			yield(message.QueueID(id), message.QueueOffset(o))
+		}
+	}
+}
+
+// Pairs returns all pairs by group and topic; none, and how many there are, if these are more than limit.
+func (t *Table) Pairs(limit int) (pairs []Pair, total int) {
+	t.mu.RLock()
+	total = t.pairs
+	if total <= limit {
+		pairs = make([]Pair, 0, total)
+		for group, topics := range t.groups {
+			for topic, p := range topics {
+				pairs = append(pairs, Pair{group, topic, p})
+			}
+		}
+	}
+	t.mu.RUnlock()
+	slices.SortFunc(pairs, func(a, b Pair) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Topic, b.Topic))
+	})
+	return pairs, total
 }
 
 // TopicsOf returns the topics that a group has offsets of, sorted.
