@@ -143,13 +143,6 @@ func fixture(t testing.TB, name string) memFS {
 	return load(t, filepath.Join("..", "testdata", name+".tar.gz"))
 }
 
-func openDir(t testing.TB, root string) *Directory {
-	t.Helper()
-	d, err := Open(Options{FS: readOnly{t: t}, Root: root, LockHolder: sysio.LockState})
-	must(t, err)
-	return d
-}
-
 // verify returns all findings.
 func verify(t testing.TB, d *Directory) ([]Finding, Report) {
 	t.Helper()

@@ -50,9 +50,6 @@ func (r *logReader) close() {
 	}
 }
 
-// refresh forgets what was read: a running broker may have written since.
-func (r *logReader) refresh() { r.have = 0 }
-
 // at returns the log at phy, at least want bytes of it unless the file ends; nil without a file.
 func (r *logReader) at(phy message.PhyOffset, want int64) ([]byte, error) {
 	if r.cur == nil || int64(phy) < r.cur.Start || int64(phy) >= r.cur.Start+r.d.SegmentBytes {

@@ -41,11 +41,10 @@ func (d *Directory) originalStarts(peek *logReader, queuesEnd message.PhyOffset)
 
 // cut is where one kind of start of the original would cut the log.
 type cut struct {
-	from  message.PhyOffset // its scan begins here
-	at    message.PhyOffset // -1 = nowhere
-	why   string
-	lost  int64 // good records behind it
-	ahead bool  // it was met in front of the end of the log
+	from message.PhyOffset // its scan begins here
+	at   message.PhyOffset // -1 = nowhere
+	why  string
+	lost int64 // good records behind it
 }
 
 // meet notes damage that the original notices.

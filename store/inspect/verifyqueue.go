@@ -28,11 +28,10 @@ type queueState struct {
 // run is a finding about neighbouring units that goes on as long as the same is wrong.
 type run struct {
 	Finding
-	what     string // with %d for the number of units
-	class    string
-	last     message.QueueOffset
-	lastPhy  message.PhyOffset
-	original string
+	what    string // with %d for the number of units
+	class   string
+	last    message.QueueOffset
+	lastPhy message.PhyOffset
 }
 
 // lateRecord gets a second look: a broker is running, and its dispatcher may not have come there yet.
