@@ -221,7 +221,7 @@ func (r *recovery) crashStart() (message.PhyOffset, error) {
 			if f.start <= cp.LogicsPhysicalOffset {
 				return f.start, nil
 			}
-		} else if cp.LogicsMsgTimestamp > 0 && sc.view.StoreTimestamp <= cp.LogicsMsgTimestamp {
+		} else if sc.view.StoreTimestamp < cp.LogicsMsgTimestamp { // a record of the same millisecond may lie behind it
 			return f.start, nil
 		}
 	}

@@ -58,7 +58,9 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 	if err != nil {
 		return err
 	}
-	if u.Phy == v.PhyOffset && u.Size == v.Size && (!tearable(v.QueueOffset, r.s.set.queueFileBytes) || r.tagsFit(q, u, v)) {
+	// Only a unit in two sectors, or the last one, of which a write may have brought a part, can be right but for its tags code.
+	whole := !tearable(v.QueueOffset, r.s.set.queueFileBytes) && v.QueueOffset+1 < q.Max()
+	if u.Phy == v.PhyOffset && u.Size == v.Size && (whole || r.tagsFit(q, u, v)) {
 		return nil
 	}
 	if u.valid() && !u.IsPreBlank() && u.Phy != v.PhyOffset {
