@@ -55,18 +55,24 @@ func (t *trouble) cause() error {
 	return []error{syscall.EIO, syscall.ENOSPC, syscall.EIO, syscall.EMFILE}[t.r.IntN(4)]
 }
 
+// slow are the files whose syncs may be slow. Not the checkpoint: it is synced under a mutex that others wait for, and virtual
+// time stands still while anybody waits for a mutex.
+func (t *trouble) slow() string {
+	return [...]string{logFiles, queueFiles, "/data/commitlog"}[t.r.IntN(3)]
+}
+
 // next is what goes wrong at work, now and then. It does not come back before time has passed where that is needed.
 func (t *trouble) next() {
-	switch t.r.IntN(12) {
+	switch t.r.IntN(13) {
 	case 0, 1, 2: // slow syncs: the log grows while one is under way
 		gate := sysio.NewGate()
-		t.inject(sysio.Fault{Op: sysio.OpContentSync | sysio.OpSyncDir, Times: 1 + t.r.IntN(2), Gate: gate})
+		t.inject(sysio.Fault{Op: sysio.OpContentSync | sysio.OpSyncDir, Path: t.slow(), Times: 1 + t.r.IntN(2), Gate: gate})
 		time.AfterFunc(time.Duration(1+t.r.IntN(8))*time.Millisecond, gate.Open)
 	case 3: // a sync of the log fails: the process ends
 		t.inject(sysio.Fault{Op: sysio.OpContentSync | sysio.OpSyncDir, Path: logFiles, After: t.r.IntN(3), Times: 1, Err: syscall.EIO})
 	case 4: // a slow sync that fails
 		gate := sysio.NewGate()
-		t.inject(sysio.Fault{Op: sysio.OpContentSync, After: t.r.IntN(4), Times: 1, Gate: gate, Err: syscall.EIO})
+		t.inject(sysio.Fault{Op: sysio.OpContentSync, Path: t.slow(), After: t.r.IntN(4), Times: 1, Gate: gate, Err: syscall.EIO})
 		t.hit = true
 		time.AfterFunc(time.Duration(1+t.r.IntN(8))*time.Millisecond, gate.Open)
 	case 5, 6: // queues cannot be written or synced for a while
@@ -84,7 +90,9 @@ func (t *trouble) next() {
 		t.disk.SetCapacity(u.Used+int64(t.r.IntN(8))*sysio.PageSize, 0)
 		t.removers = append(t.removers, func() { t.disk.SetCapacity(0, 0) })
 		time.AfterFunc(time.Duration(t.r.IntN(3000))*time.Millisecond, func() { t.disk.SetCapacity(0, 0) })
-	case 11:
+	case 11: // index files cannot be made, written or synced
+		t.inject(sysio.Fault{Op: changing, Path: "/data/index/*", After: t.r.IntN(5), Times: 1 + t.r.IntN(3), Err: t.cause(), Short: t.r.IntN(100)})
+	case 12:
 		t.inject(sysio.Fault{Op: 1 << t.r.IntN(20), After: t.r.IntN(10), Times: 1, Err: t.cause(), Short: t.r.IntN(4000)})
 	}
 }

@@ -41,7 +41,7 @@ func newLife(seed uint64, covered *coverage, spoil spoiler) *life {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f67))
 	l := &life{seed: seed, r: r, covered: covered, spoil: spoil, form: form{
 		syncFlush: r.IntN(2) == 0, direct: r.IntN(2) == 0, shards: 1 + 3*r.IntN(2),
-		segment: []int64{8 << 10, 8 << 10, 16 << 10, 32 << 10}[r.IntN(4)], queueFile: []int64{60, 140, 500, 4000}[r.IntN(4)], pages: r.IntN(3),
+		segment: []int64{8 << 10, 8 << 10, 16 << 10, 32 << 10}[r.IntN(4)], queueFile: []int64{60, 140, 500, 4000}[r.IntN(4)], pages: r.IntN(3), index: r.IntN(2) * (3 + r.IntN(40)),
 	}}
 	l.healthy = r.IntN(3) == 0
 	l.model = newModel(l.form.syncFlush || spoil.early)
@@ -122,6 +122,11 @@ func (l *life) atWork(p *process, t *trouble) error {
 	if _, err := l.model.verify(s); err != nil {
 		return fmt.Errorf("%w\n%+v", err, s.Recovery())
 	}
+	if l.form.index > 0 && l.r.IntN(3) == 0 && !l.model.isFrozen() {
+		if err := l.checkIndex(p); err != nil && !l.model.isFrozen() {
+			return err
+		}
+	}
 	report := s.Recovery()
 	l.note("started: clean %v, scanned from %d to %d, dispatched from %d, %d damaged, %d bytes and %d files and %d units cut, %d rewritten, durable to %d",
 		report.Clean, report.From, report.End, report.RedispatchFrom, report.DamagedCount, report.Cut, report.CutFiles, report.UnitsCut, report.Rewritten, s.Flushed())
@@ -142,6 +147,14 @@ func (l *life) atWork(p *process, t *trouble) error {
 		l.note("stopped: %v", err)
 	}
 	return nil
+}
+
+// checkIndex compares the answers of the index with what was found.
+func (l *life) checkIndex(p *process) error {
+	if err := p.indexed(); err != nil {
+		return err
+	}
+	return l.model.checkQueries(p.store.Load())
 }
 
 // leftOver checks what a process has left behind.
@@ -175,6 +188,9 @@ func (l *life) last(disk *sysio.FaultFS) error {
 			}
 		}
 		first = seen
+		if err == nil && l.form.index > 0 {
+			err = l.checkIndex(p)
+		}
 		if err != nil {
 			p.stop()
 			return fmt.Errorf("%w\n%+v", err, s.Recovery())
@@ -253,7 +269,8 @@ func (l *life) compose(s *store.Store, m *store.Message, at message.PhyOffset) *
 	r := &sent{id: l.ids, queue: queueKey{fmt.Sprint("T", l.r.IntN(3)), message.QueueID(l.r.IntN(2))}}
 	tag := fmt.Sprint("Tag", l.r.IntN(3))
 	r.properties = message.AppendProperty(nil, message.PropertyUniqKey, fmt.Sprintf("%016x", r.id))
-	r.properties = message.AppendProperty(r.properties, message.PropertyKeys, fmt.Sprint("k", l.r.IntN(9)))
+	r.key = fmt.Sprint("k", l.r.IntN(9))
+	r.properties = message.AppendProperty(r.properties, message.PropertyKeys, r.key)
 	if l.r.IntN(4) > 0 {
 		r.properties = message.AppendProperty(r.properties, message.PropertyTags, tag)
 		r.tags = message.TagsCodeOf([]byte(tag))

@@ -3,7 +3,9 @@ package crash
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"peregrine/internal/message"
@@ -30,6 +32,7 @@ type sent struct {
 	queue      queueKey
 	body       []byte
 	properties []byte
+	key        string
 	tags       message.TagsCode
 	refused    bool // Append said no; the bytes may be in the log all the same
 	offset     message.QueueOffset
@@ -60,6 +63,7 @@ type model struct {
 	waiting []*sent                                   // not acknowledged yet
 	flushed message.PhyOffset                         // what the flusher told this process
 	frozen  bool                                      // the cut has happened: what is told now is told to nobody
+	judged  bool                                      // live holds what this process found: its durable position means something
 	power   bool                                      // one of the cuts since the last look was a power cut
 	lastCut string
 }
@@ -73,7 +77,7 @@ func newModel(syncFlush bool) *model {
 func (m *model) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.frozen, m.waiting, m.flushed = false, nil, 0
+	m.frozen, m.judged, m.waiting, m.flushed = false, false, nil, 0
 }
 
 // freeze is the moment of the cut: the model takes down what was promised. durable is the durable position.
@@ -83,6 +87,9 @@ func (m *model) freeze(power bool, durable message.PhyOffset, what string) {
 	m.frozen = true
 	m.power = m.power || power
 	m.lastCut = what
+	if !m.judged {
+		return
+	}
 	for _, records := range m.live {
 		for _, r := range records {
 			r.durable = r.durable || !r.refused && r.end() <= durable
@@ -286,6 +293,7 @@ func (m *model) verify(s *store.Store) (*look, error) {
 	if err := m.judge(l, power, s.Recovery()); err != nil {
 		return nil, fmt.Errorf("after %s: %w", cut, err)
 	}
+	m.judged = true
 	return l, nil
 }
 
@@ -375,4 +383,59 @@ func damaged(report store.RecoveryReport, r *sent) bool {
 		}
 	}
 	return false
+}
+
+// checkQueries asks for every key and for every record by its own, and demands exactly what the last look found.
+func (m *model) checkQueries(s *store.Store) error {
+	type question struct {
+		topic, key string
+		kind       store.IndexKind
+	}
+	want := map[question]map[uint64]bool{}
+	expect := func(q question, id uint64) {
+		if want[q] == nil {
+			want[q] = map[uint64]bool{}
+		}
+		if id != 0 {
+			want[q][id] = true
+		}
+	}
+	m.mu.Lock()
+	for key, records := range m.live {
+		for _, r := range records {
+			expect(question{key.topic, r.key, store.IndexAnyKey}, r.id)
+			if r.id%5 == 0 {
+				expect(question{key.topic, fmt.Sprintf("%016x", r.id), store.IndexUnique}, r.id)
+			}
+		}
+		expect(question{key.topic, "nobody's", store.IndexAnyKey}, 0)
+	}
+	m.mu.Unlock()
+	for q, ids := range want {
+		answer, err := s.Index().Query(store.IndexQuery{Topic: q.topic, Key: q.key, Kind: q.kind, End: math.MaxInt64, Max: math.MaxInt32, BytesMax: math.MaxInt32})
+		if err != nil {
+			return fmt.Errorf("query %+v: %w", q, err)
+		}
+		if answer.Recovering {
+			return fmt.Errorf("query %+v: the index still recovers although it is through", q)
+		}
+		found := map[uint64]bool{}
+		for b := answer.Body; len(b) > 0; {
+			var v message.View
+			if err := message.ParseView(b, &v); err != nil {
+				return fmt.Errorf("query %+v: %w", q, err)
+			}
+			b = b[v.Size:]
+			text, _ := message.GetProperty(v.Properties, message.PropertyUniqKey)
+			id, _ := strconv.ParseUint(string(text), 16, 64)
+			if found[id] || !ids[id] {
+				return fmt.Errorf("query %+v: record %d at %d is returned, twice: %v, asked for are %v", q, id, v.PhyOffset, found[id], ids)
+			}
+			found[id] = true
+		}
+		if len(found) != len(ids) && !answer.Cut {
+			return fmt.Errorf("query %+v: %v of %v are returned", q, found, ids)
+		}
+	}
+	return nil
 }

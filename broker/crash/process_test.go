@@ -26,10 +26,12 @@ type form struct {
 	segment           int64
 	queueFile         int64
 	pages             int // flushCommitLogLeastPages
+	index             int // entries of an index file, 0: no index
 }
 
 func (f form) String() string {
-	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes", f.syncFlush, f.direct, f.shards, f.segment, f.queueFile)
+	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes, %d entries in an index file", f.syncFlush, f.direct, f.shards,
+		f.segment, f.queueFile, f.index)
 }
 
 func (f form) config() *config.Config {
@@ -45,6 +47,8 @@ func (f form) config() *config.Config {
 	}
 	cfg.CheckCRCOnRecover = true
 	cfg.DataReadAheadEnable = true
+	cfg.MessageIndexEnable, cfg.IndexFileWriteEnable, cfg.IndexFileReadEnable = f.index > 0, f.index > 0, f.index > 0
+	cfg.MaxHashSlotNum, cfg.MaxIndexNum = 1+f.index/2, f.index
 	cfg.DiskSpaceWarningLevelRatio = 90
 	cfg.DiskSpaceCleanForciblyRatio = 85
 	return cfg
@@ -58,6 +62,7 @@ type process struct {
 	flusher    *flush.Committer
 	dispatcher *dispatch.Dispatcher
 	keeper     *dispatch.Keeper
+	indexer    *dispatch.Indexer // nil without an index
 	fatal      atomic.Pointer[error]
 }
 
@@ -82,9 +87,15 @@ func (p *process) start(disk *sysio.FaultFS) error {
 	p.flusher.Subscribe(p.flushed)
 	p.dispatcher = dispatch.New(dispatch.Options{Store: s, Shards: p.form.shards, Announcer: p.model, OnError: s.SetDispatchError})
 	p.keeper = dispatch.NewKeeper(p.dispatcher, s, dispatch.KeeperOptions{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond})
+	if s.Index() != nil {
+		p.indexer = dispatch.NewIndexer(p.dispatcher, s.Index(), dispatch.IndexerOptions{FlushInterval: 3 * time.Millisecond, RetryInterval: time.Millisecond})
+	}
 	p.flusher.Start(s.Flushed())
 	p.dispatcher.Start(s.Recovery().RedispatchFrom)
 	p.keeper.Start()
+	if p.indexer != nil {
+		p.indexer.Start()
+	}
 	if err := p.dispatcher.CaughtUp(s.Confirmed(), time.Now().Add(patience)); err != nil {
 		p.stop()
 		return fmt.Errorf("bringing the queues up to the log: %w", err)
@@ -111,16 +122,30 @@ func (p *process) failed() error {
 	return errors.Join(p.dispatcher.Err(), p.keeper.Err())
 }
 
+// indexed waits until everything visible is in the index.
+func (p *process) indexed() error {
+	for deadline := time.Now().Add(patience); p.indexer.Mark() < p.dispatcher.LowWater(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the index stays at %d of %d: %w", p.indexer.Mark(), p.dispatcher.LowWater(), p.indexer.Err())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 // close is what the broker does on SIGTERM.
 func (p *process) close() error {
 	s := p.store.Load()
 	s.RefuseAppends()
 	err := p.flusher.Stop()
 	drained := p.dispatcher.Stop(time.Now().Add(patience))
-	err = errors.Join(err, p.keeper.Stop())
 	if !drained {
 		err = errors.Join(err, errors.New("not everything was dispatched"))
 	}
+	if p.indexer != nil && !p.indexer.Stop(time.Now().Add(patience)) {
+		err = errors.Join(err, fmt.Errorf("not everything is in the index: %w", p.indexer.Err()))
+	}
+	err = errors.Join(err, p.keeper.Stop())
 	return errors.Join(err, s.Close(err == nil))
 }
 
@@ -128,6 +153,9 @@ func (p *process) close() error {
 func (p *process) stop() {
 	p.flusher.Stop()
 	p.dispatcher.Stop(time.Now())
+	if p.indexer != nil {
+		p.indexer.Stop(time.Now())
+	}
 	p.keeper.Stop()
 	p.store.Load().Close(false)
 }
