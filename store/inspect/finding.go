@@ -14,28 +14,27 @@ const (
 
 // Kinds of findings. They are part of the JSON output and stay as they are.
 const (
-	KindLogFile      = "log-file"            // name or length of a CommitLog file, a gap between files
-	KindRecord       = "record-damaged"      // a record whose lengths are right and whose content is not
-	KindLogDamaged   = "log-damaged"         // a part of the log without readable records, good ones behind it
-	KindLogTail      = "log-tail"            // something behind the last good record
-	KindOffset       = "queue-offset"        // queue offsets of records: given out twice, or jumping
-	KindQueueFile    = "queue-file"          // name or length of a ConsumeQueue file, a gap between files
-	KindNoUnit       = "record-without-unit" // consumers do not get these records
-	KindUnit         = "unit-wrong"          // the unit of a record has another position, size or tags code
-	KindStrayUnit    = "unit-without-record"
-	KindQueueAhead   = "queue-ahead" // units that name records behind the end of the log
-	KindHole         = "queue-hole"  // empty units with written ones behind them
-	KindUnitOrder    = "unit-order"
-	KindIndexFile    = "index-file" // name, length or header
-	KindIndexItem    = "index-item" // an item that fits no key of a record at its position
-	KindIndexTwice   = "index-twice"
-	KindNoIndex      = "record-without-index"
-	KindIndexChain   = "index-chain"
-	KindCheckpoint   = "checkpoint"
-	KindForeign      = "not-read" // parts of the directory that this program does not read
-	KindOriginal     = "original" // what the original does when it opens the directory as it is
-	KindRetention    = "deleted"  // a file went away while it was to be read
-	KindUnitsSkipped = "kept-place"
+	KindLogFile    = "log-file"            // name or length of a CommitLog file, a gap between files
+	KindRecord     = "record-damaged"      // a record whose lengths are right and whose content is not
+	KindLogDamaged = "log-damaged"         // a part of the log without readable records, good ones behind it
+	KindLogTail    = "log-tail"            // something behind the last good record
+	KindOffset     = "queue-offset"        // queue offsets of records: given out twice, or jumping
+	KindQueueFile  = "queue-file"          // name or length of a ConsumeQueue file, a gap between files
+	KindNoUnit     = "record-without-unit" // consumers do not get these records
+	KindUnit       = "unit-wrong"          // the unit of a record has another position, size or tags code
+	KindStrayUnit  = "unit-without-record"
+	KindQueueAhead = "queue-ahead" // units that name records behind the end of the log
+	KindHole       = "queue-hole"  // empty units with written ones behind them
+	KindUnitOrder  = "unit-order"
+	KindIndexFile  = "index-file" // name, length or header
+	KindIndexItem  = "index-item" // an item that fits no key of a record at its position
+	KindIndexTwice = "index-twice"
+	KindNoIndex    = "record-without-index"
+	KindIndexChain = "index-chain"
+	KindCheckpoint = "checkpoint"
+	KindForeign    = "not-read" // parts of the directory that this program does not read
+	KindOriginal   = "original" // what the original does when it opens the directory as it is
+	KindRetention  = "deleted"  // a file went away while it was to be read
 )
 
 // Finding is one thing that verification, or the look at a directory, has to say.

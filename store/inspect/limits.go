@@ -46,6 +46,13 @@ const (
 	lateMax = 10_000
 )
 
+const (
+	// offsetJumpMax is by how much a queue offset may be ahead of its queue: a larger step is a damaged header, which no CRC covers.
+	offsetJumpMax = 3_000_000
+	// bodyHeadBytes is how much of the body is shown of a single record.
+	bodyHeadBytes = 256
+)
+
 // progressInterval is how often the progress callback is called, lateGrace what the dispatcher of a running broker gets to bring
 // a record into its queue.
 const (

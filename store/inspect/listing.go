@@ -49,9 +49,6 @@ type Record struct {
 	BodyHead   string `json:"bodyHead,omitempty"`   // only of a single record: its first bytes, hexadecimal
 }
 
-// bodyHeadBytes is how much of the body is shown of a single record.
-const bodyHeadBytes = 256
-
 // Records calls yield with what the log holds from a position on, until it returns false. Damage is listed whatever the place.
 func (d *Directory) Records(place Place, from message.PhyOffset, yield func(Record) bool) error {
 	v := d.newVerifier(VerifyOptions{Found: func(Finding) {}})

@@ -12,9 +12,6 @@ import (
 // topicScheduled has tags codes that are delivery times.
 const topicScheduled = "SCHEDULE_TOPIC_XXXX"
 
-// offsetJumpMax is by how much a queue offset may be ahead of its queue: a larger step is a damaged header, which no CRC covers.
-const offsetJumpMax = 3_000_000
-
 // queueState is what the walk knows of a queue.
 type queueState struct {
 	dir   *Queue // nil: no directory
