@@ -83,6 +83,8 @@ func (s *service) registerMetrics(r *perf.Registry) {
 
 	gauge("topics", "topics", func(s *stats) float64 { return float64(s.Topics) })
 	gauge("groups", "subscription groups", func(s *stats) float64 { return float64(s.Groups) })
+	gauge("offset_pairs", "pairs of group and topic with committed offsets (limit PairsMax)", func(s *stats) float64 { return float64(s.OffsetPairs) })
+	gauge("client_connections", "connections that sent a heartbeat (limit RegistrationsMax)", func(s *stats) float64 { return float64(s.ClientConnections) })
 	gauge("consumer_groups_online", "consumer groups with a member", func(s *stats) float64 { return float64(s.ConsumerGroups) })
 	gauge("producer_groups_online", "producer groups with a member", func(s *stats) float64 { return float64(s.ProducerGroups) })
 	gauge("connections", "open connections (limit peregrine.maxConnections)", func(s *stats) float64 { return float64(s.Network.Connections) })
@@ -97,8 +99,28 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	counter("answers_dropped_total", "answers whose connection was gone", func(s *stats) uint64 { return s.Network.AnswersDropped })
 	counter("mail_dropped_total", "values that met a full mailbox", func(s *stats) uint64 { return s.Network.MailDropped })
 	counter("log_lines_dropped_total", "log lines lost to a slow sink", func(*stats) uint64 { return s.log.Dropped() })
+	s.registerNamesrv(r)
 	for _, reason := range broker.CloseReasons() {
 		counter(fmt.Sprintf("connections_closed_total{reason=%q}", reason), "connections closed", func(s *stats) uint64 { return s.Network.Closed[reason] })
+	}
+}
+
+// registerNamesrv shows the sizes of the name server's tables.
+func (s *service) registerNamesrv(r *perf.Registry) {
+	for _, g := range []struct {
+		name, help string
+		pick       func(brokers, routes, kvBytes int) int
+	}{
+		{"brokers", "registered broker addresses (limit BrokersMax)", func(n, _, _ int) int { return n }},
+		{"routes", "pairs of topic and broker name (limit RoutesMax)", func(_, n, _ int) int { return n }},
+		{"kv_bytes", "names and values of the KV table (limit KVBytesMax)", func(_, _, n int) int { return n }},
+	} {
+		r.Gauge("peregrine_namesrv_"+g.name, "name server: "+g.help, func() float64 {
+			if !s.running.Load() || s.namesrv == nil {
+				return 0
+			}
+			return float64(g.pick(s.namesrv.Counts()))
+		})
 	}
 }
 

@@ -384,17 +384,17 @@ func (b *Broker) reputShards() int {
 	return min(max(1, runtime.GOMAXPROCS(0)/4), 8)
 }
 
-// unflushedMaxOf is peregrine.unflushedMaxBytes; automatic is a twelfth of the available memory, which is below the share
-// at which the kernel begins to hold back writers (vm.dirty_background_ratio 10 %, vm.dirty_ratio 20 % by default).
+// unflushedMaxOf is peregrine.unflushedMaxBytes; automatic is three quarters of the dirty bytes at which the kernel begins to
+// hold back writers, half-way between its two limits: a send should be refused with a reason, not stall in a page fault.
 func unflushedMaxOf(configured int64) int64 {
 	if configured > 0 {
 		return configured
 	}
-	available, err := sysio.MemAvailable()
+	background, throttle, err := sysio.DirtyLimits()
 	if err != nil {
-		available = 0
+		return unflushedAutoMin
 	}
-	return min(max(int64(available)/12, unflushedAutoMin), unflushedAutoMax)
+	return min(max((background+throttle)/2/4*3, unflushedAutoMin), unflushedAutoMax)
 }
 
 // waitingForSync is how many sends of all loops wait for the flusher.

@@ -18,7 +18,7 @@ type Stats struct {
 	Woken, HoldsRefused                                              uint64
 	Control, Busy, Undecodable, Panics                               uint64
 	Topics, Groups                                                   int
-	ConsumerGroups, ProducerGroups, ClientConnections                int
+	ConsumerGroups, ProducerGroups, ClientConnections, OffsetPairs   int
 	WaitingForSync                                                   int64
 
 	Wrote, Flushed, MinPhy message.PhyOffset
@@ -48,6 +48,7 @@ func (b *Broker) Stats() Stats {
 	if x := b.store.Index(); x != nil {
 		s.Index = x.Stats()
 	}
+	_, s.OffsetPairs = b.offsets.Pairs(0)
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.WaitingForSync = b.waitingForSync()
 	for kind, sum := range map[int]*uint64{

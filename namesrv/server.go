@@ -103,6 +103,13 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// Counts are the sizes of the tables that BrokersMax, RoutesMax and KVBytesMax bound.
+func (s *Server) Counts() (brokers, routes, kvBytes int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.routes.live), s.routes.pairs, s.kv.bytes()
+}
+
 // Codes returns the request codes that Process serves, ascending.
 func (s *Server) Codes() []wire.RequestCode {
 	codes := make([]wire.RequestCode, 0, len(s.codes))
