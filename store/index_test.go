@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
 )
@@ -92,7 +94,7 @@ func closeIndexed(t testing.TB, s *Store) {
 	closeTest(t, s, true)
 }
 
-func query(t testing.TB, s *Store, q IndexQuery) (*IndexResult, []message.View) {
+func query(t rapid.TB, s *Store, q IndexQuery) (*IndexResult, []message.View) {
 	t.Helper()
 	if q.Max == 0 {
 		q.Max = 64
@@ -276,7 +278,7 @@ func TestIndexesOfTheOriginalAnswer(t *testing.T) {
 
 // checkIndexFiles walks every file as the original's reader and recovery see it: nothing twice, slots and header as the items
 // say, nothing behind them.
-func checkIndexFiles(t *testing.T, s *Store) {
+func checkIndexFiles(t rapid.TB, s *Store) {
 	t.Helper()
 	type entry struct {
 		hash int32

@@ -173,6 +173,8 @@ func (r *queryRun) file(f *indexFile) error {
 			case t > r.q.End && n != 1: // item 1 of a later file may count from the end of the file before
 			case t+999 < r.q.Begin && n != 1:
 				r.done = true
+			case (t+999 > r.q.End || t < r.q.Begin) && !r.inTime(it.phy):
+				r.last = it.phy
 			default:
 				if err := r.candidate(it.phy); err != nil {
 					return err
@@ -185,6 +187,13 @@ func (r *queryRun) file(f *indexFile) error {
 		n = int64(it.prev)
 	}
 	return nil
+}
+
+// inTime reads the time of a record whose second lies on the border of the window. That costs far less than reading the record, and
+// a hot key has many in a second.
+func (r *queryRun) inTime(phy message.PhyOffset) bool {
+	stored, ok := r.x.storeTimeAt(phy)
+	return ok && stored >= r.q.Begin && stored <= r.q.End
 }
 
 // countOf returns the count of a file now.

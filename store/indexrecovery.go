@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
@@ -31,28 +32,28 @@ func (x *Index) Recover(quit func() bool) (message.PhyOffset, error) {
 	dropped, split := false, false
 	after := message.PhyOffset(-1) // endPhy of the file before
 	for i, f := range found {
-		newest := i == len(found)-1
-		doubtful, err := x.open(f, report, newest, after)
+		doubtful, err := x.open(f, report, i == len(found)-1, after)
+		if errors.Is(err, fs.ErrNotExist) {
+			break // an earlier call has dropped it, and those behind it
+		}
 		if err != nil {
 			return 0, fmt.Errorf("store: index: %w", err)
 		}
-		if doubtful {
-			whole, last, err := x.repair(f, after, report.End, newest, quit)
-			if err != nil {
-				return 0, fmt.Errorf("store: index: %w", err)
-			}
-			split = !whole && last == after && i > 0
-			if f.header.count > 1 {
-				kept = append(kept, f)
-			}
-			if dropped = !whole; dropped {
-				if err := x.drop(found[len(kept):]); err != nil {
-					return 0, fmt.Errorf("store: index: %w", err)
-				}
-				break
-			}
-		} else {
+		if !doubtful {
 			kept = append(kept, f)
+			after = f.header.endPhy
+			continue
+		}
+		whole, last, err := x.repair(found, i, after, report.End, quit)
+		if err != nil {
+			return 0, fmt.Errorf("store: index: %w", err)
+		}
+		if f.header.count > 1 {
+			kept = append(kept, f)
+		}
+		if !whole {
+			dropped, split = true, last == after && i > 0
+			break
 		}
 		after = f.header.endPhy
 	}
@@ -139,9 +140,10 @@ func (x *Index) recordBegins(phy message.PhyOffset) bool {
 	return err == nil && isRecord && namesPosition(b[:n], phy)
 }
 
-// repair walks a doubtful file and makes it hold what can be believed. whole says that nothing was taken away from it, dropped
-// which record was the first to go otherwise.
-func (x *Index) repair(f *indexFile, after, end message.PhyOffset, newest bool, quit func() bool) (whole bool, dropped message.PhyOffset, err error) {
+// repair walks a doubtful file and makes it hold what can be believed. whole says that nothing was taken away from it; otherwise the
+// files behind it are gone, and dropped is the last record that was taken out of it, -1 for none.
+func (x *Index) repair(found []*indexFile, i int, after, end message.PhyOffset, quit func() bool) (whole bool, dropped message.PhyOffset, err error) {
+	f, newest := found[i], i == len(found)-1
 	file, err := x.fsys.OpenFile(f.path, os.O_RDWR, 0)
 	if err != nil {
 		return false, 0, err
@@ -153,23 +155,28 @@ func (x *Index) repair(f *indexFile, after, end message.PhyOffset, newest bool, 
 		return false, 0, err
 	}
 	if !newest && walk.count == int64(was.count) {
-		return true, 0, nil // one in the middle that was not known to be durable, and is complete
+		return true, -1, nil // one in the middle that was not known to be durable, and is complete
 	}
-	for again := true; again; {
+	dropped = -1
+	for again := walk.count > 1; again; {
 		dropped = walk.last
 		if err := walk.dropLastRecord(); err != nil {
 			return false, 0, err
 		}
 		again = walk.count > 1 && walk.last >= x.s.MinPhy() && !x.recordBegins(walk.last)
 	}
-	x.logger.Warn("an index file is not known to be complete; the rest is made again from the log", "file", f.path, "items", was.count-1, "kept", walk.count-1)
 	if f.header, err = x.headerOf(&walk); err != nil {
 		return false, 0, err
 	}
-	if walk.count > 1 {
-		err = walk.write(f.header)
+	x.logger.Warn("an index file is not known to be complete; the rest is made again from the log", "file", f.path, "items", was.count-1, "kept", f.header.count-1)
+	if f.header.count <= 1 {
+		return false, dropped, x.drop(found[i:])
 	}
-	return false, dropped, err
+	// First the files behind, then the rest of this one: else a crash in between would leave a gap that nobody sees.
+	if err := x.drop(found[i+1:]); err != nil {
+		return false, 0, err
+	}
+	return false, dropped, walk.write(f.header)
 }
 
 // headerOf makes the header out of the items.
@@ -219,17 +226,17 @@ func (x *Index) storeTimeAt(phy message.PhyOffset) (message.Millis, bool) {
 	return message.StoreTimeOf(b[:n])
 }
 
-// drop removes files that are made again.
+// drop removes files that are made again, the newest first, each durably: what a crash leaves has no gap.
 func (x *Index) drop(files []*indexFile) error {
-	for _, f := range files {
+	for _, f := range slices.Backward(files) {
 		if err := x.fsys.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+		if err := x.fsys.SyncDir(x.dir); err != nil {
+			return err
+		}
 	}
-	if len(files) == 0 {
-		return nil
-	}
-	return x.fsys.SyncDir(x.dir)
+	return nil
 }
 
 // indexWalk reads a file item by item and knows what its slots have to be.

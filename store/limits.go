@@ -138,7 +138,7 @@ const (
 	// indexItemsPerQueryMax bounds the items that a query looks at (two thirds of a second), indexReadsPerQueryMax the records
 	// that it reads, most of which have another key with the same hash then. The answer says that there may be more.
 	indexItemsPerQueryMax = 20_000_000
-	indexReadsPerQueryMax = 20_000
+	indexReadsPerQueryMax = 5_000
 )
 
 // Reading of single records.
