@@ -284,7 +284,7 @@ func (s *service) announce(stdout io.Writer, web string, took time.Duration) {
 		web = perf.Off
 	}
 	nameserver := "off"
-	if addr, on := s.cfg.NamesrvAddrToListen(); on {
+	if addr := s.broker.NamesrvAddr(); addr != "" {
 		nameserver = addr
 	}
 	s.logger.Info(perf.Version(version), "machine", perf.Fingerprint(), "flush", s.cfg.FlushDiskType, "store", s.cfg.StorePathRootDir,

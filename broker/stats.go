@@ -92,6 +92,16 @@ func (b *Broker) IndexBehind() int64 {
 	return b.indexer.BehindBytes()
 }
 
+// NamesrvAddr is where the name server listens, "" without one. Valid after Start.
+func (b *Broker) NamesrvAddr() string {
+	for i, role := range b.roles {
+		if role == roleNamesrv {
+			return b.server.Addrs()[i].String()
+		}
+	}
+	return ""
+}
+
 // CloseConn ends a connection. Any goroutine.
 func (b *Broker) CloseConn(ref netio.ConnRef, reason string) { pusher{b}.Close(ref, reason) }
 
