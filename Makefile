@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-longpoll bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-recovery bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -62,6 +62,10 @@ bench-longpoll: build
 # Start to ready on an empty store; CPU and memory of an idle broker.
 bench-idle: build
 	$(GO) run ./interop/compare idle
+
+# How long starts take: many files, many queues, after a clean stop and after kill -9; GB/s of a scan.
+bench-recovery:
+	$(GO) test ./store -run TestMeasureRecovery -measure -v -timeout 20m
 
 # The two ways of appending and syncing the log, side by side, in both flush modes.
 bench-append:

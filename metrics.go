@@ -62,6 +62,8 @@ func (s *service) registerMetrics(r *perf.Registry) {
 
 	gauge("commitlog_end_bytes", "end of the log", func(s *stats) float64 { return float64(s.Wrote) })
 	gauge("commitlog_begin_bytes", "begin of the log", func(s *stats) float64 { return float64(s.MinPhy) })
+	gauge("commitlog_damaged_places", "places in the log that the start stepped over; dump --verify lists them", func(s *stats) float64 { return float64(s.Damaged) })
+	gauge("recovery_seconds", "how long the start took to recover the log", func(s *stats) float64 { return float64(s.RecoveryMillis) / 1000 })
 	gauge("unflushed_bytes", "stored, not yet on the device (limit peregrine.unflushedMaxBytes)", func(s *stats) float64 { return float64(s.Wrote - s.Flushed) })
 	gauge("dispatch_behind_bytes", "stored, not yet visible (limit peregrine.dispatchLagMaxBytes)", func(s *stats) float64 { return float64(s.Dispatch.BehindBytes) })
 	gauge("dispatch_behind_seconds", "age of the newest visible message while others wait", func(s *stats) float64 { return float64(s.Dispatch.BehindMs) / 1000 })

@@ -21,6 +21,9 @@ type Stats struct {
 	ConsumerGroups, ProducerGroups, ClientConnections, OffsetPairs   int
 	WaitingForSync                                                   int64
 
+	Damaged        int64 // places in the log that the start stepped over
+	RecoveryMillis int64
+
 	Wrote, Flushed, MinPhy message.PhyOffset
 	Flush                  flush.Stats
 	Dispatch               dispatch.Stats
@@ -51,6 +54,8 @@ func (b *Broker) Stats() Stats {
 	_, s.OffsetPairs = b.offsets.Pairs(0)
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.WaitingForSync = b.waitingForSync()
+	recovered := b.store.Recovery()
+	s.Damaged, s.RecoveryMillis = recovered.DamagedCount, recovered.Took.Milliseconds()
 	for kind, sum := range map[int]*uint64{
 		countSent: &s.Sent, countSentBytes: &s.SentBytes, countSendFailed: &s.SendFailed, countFlushTimeouts: &s.FlushTimeouts,
 		countPulls: &s.Pulls, countPulled: &s.Pulled, countPulledBytes: &s.PulledBytes, countColdPulls: &s.ColdPulls,

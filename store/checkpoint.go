@@ -96,11 +96,11 @@ func openCheckpoint(fsys sysio.FS, path string, fields checkpointFields) (*check
 	return &checkpoint{file: f, fields: fields, written: fields}, nil
 }
 
-// now returns the fields.
+// now returns what the file holds.
 func (c *checkpoint) now() checkpointFields {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.fields
+	return c.written
 }
 
 // setLogics moves the queue fields forward.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -253,5 +254,44 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 	defer s.Close(true)
 	if r := s.Recovery(); !r.Clean || r.Checked != 1 || s.Queue("T", 0).Max() != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// How much of the log a start reads does not depend on how much there is (case S09): after a clean stop next to nothing, after a
+// kill what follows the checkpoint.
+func TestStartsDoNotReadTheLog(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings(memoryRoot)
+	s := openTest(t, fsys, set)
+	q := s.Queue("T", 0)
+	var last Message
+	for s.Wrote() < 40*testSegment {
+		last = send(t, s, q, strings.Repeat("x", 4000))
+	}
+	mustDispatch(t, s, 0)
+	if _, err := s.CommitLog().Sync(s.Wrote()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.FlushQueues(0), s.SaveCheckpoint(last.StoreTimestamp, last.PhyOffset)); err != nil {
+		t.Fatal(err)
+	}
+	killed, end := fsys.Kill(), dataPath(set.logDir, int64(s.Wrote())) // what lies behind was made ahead
+	closeTest(t, s, true)
+	for name, disk := range map[string]*sysio.FaultFS{"clean": fsys, "killed": killed} {
+		var read atomic.Int64
+		disk.Observe(func(e sysio.Event) {
+			if e.Op == sysio.OpRead && e.Done && strings.HasPrefix(e.Path, set.logDir) && e.Path < end {
+				read.Add(e.N)
+			}
+		})
+		s := openTest(t, disk, set)
+		disk.Observe(nil)
+		if limit := int64(3 * testSegment); read.Load() > limit {
+			t.Errorf("%s: %d bytes of the log were read", name, read.Load())
+		}
+		if r := s.Recovery(); r.Checked > 1 || r.RedispatchFrom != r.End {
+			t.Errorf("%s: %+v", name, r)
+		}
+		s.abandon()
 	}
 }
