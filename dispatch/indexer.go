@@ -233,7 +233,7 @@ func (x *Indexer) step(low message.PhyOffset) error {
 	fileEnd := pos - pos%segment + segment
 	damage := x.nextDamage(pos)
 	if pos == damage {
-		x.moveTo(pos + message.PhyOffset(x.damaged[0].Bytes))
+		x.moveTo(endOf(x.damaged[0]))
 		return nil
 	}
 	b, err := x.read(pos, int(min(low, fileEnd, damage, pos+message.PhyOffset(max(blockBytesMax, x.need)))-pos))
@@ -336,16 +336,19 @@ func (x *Indexer) read(pos message.PhyOffset, n int) ([]byte, error) {
 	return nil, &RecordError{Phy: pos, Cause: err}
 }
 
-// nextDamage returns where the next range begins that recovery stepped over, at or behind pos.
+// nextDamage returns where the next range begins that recovery stepped over, pos if it lies in one: what was indexed last may
+// lie in the middle of one.
 func (x *Indexer) nextDamage(pos message.PhyOffset) message.PhyOffset {
-	for len(x.damaged) > 0 && x.damaged[0].Phy < pos {
+	for len(x.damaged) > 0 && endOf(x.damaged[0]) <= pos {
 		x.damaged = x.damaged[1:]
 	}
 	if len(x.damaged) == 0 {
 		return math.MaxInt64
 	}
-	return x.damaged[0].Phy
+	return max(pos, x.damaged[0].Phy)
 }
+
+func endOf(d store.DamagedRange) message.PhyOffset { return d.Phy + message.PhyOffset(d.Bytes) }
 
 // pause deals with what ended a step. False: it is time to end.
 func (x *Indexer) pause(err error) bool {

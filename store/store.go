@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -111,13 +112,20 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 
 // makeDir makes a directory with a durable name.
 func makeDir(fsys sysio.FS, dir string) error {
-	if _, err := fsys.Stat(dir); err == nil {
-		return nil
+	parent := filepath.Dir(dir)
+	_, err := fsys.Stat(dir)
+	existed := err == nil
+	if !existed && parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+		if err := fsys.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("store: make the directory: %w", err)
+		}
 	}
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("store: make the directory: %w", err)
-	}
-	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+	// One that is there may have been made by a process that was killed before it synced the name. Whoever may not read the folder
+	// above did not make it.
+	if err := fsys.SyncDir(parent); err != nil && !(existed && errors.Is(err, fs.ErrPermission)) {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
