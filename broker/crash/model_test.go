@@ -434,7 +434,11 @@ func (m *model) checkQueries(s *store.Store) error {
 			found[id] = true
 		}
 		if len(found) != len(ids) && !answer.Cut {
-			return fmt.Errorf("query %+v: %v of %v are returned", q, found, ids)
+			for id := range ids {
+				if !found[id] {
+					return fmt.Errorf("query %+v: %v is not returned", q, m.records[id])
+				}
+			}
 		}
 	}
 	return nil
