@@ -29,9 +29,9 @@ func TestMeasureRecovery(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	measureSparse(t, filepath.Join(dir, "measure-sparse"))
-	measureManyQueues(t, filepath.Join(dir, "measure-queues"))
-	measureScan(t, filepath.Join(dir, "measure-scan"))
+	t.Run("sparse", func(t *testing.T) { measureSparse(t, filepath.Join(dir, "measure-sparse")) })
+	t.Run("queues", func(t *testing.T) { measureManyQueues(t, filepath.Join(dir, "measure-queues")) })
+	t.Run("scan", func(t *testing.T) { measureScan(t, filepath.Join(dir, "measure-scan")) })
 }
 
 // judge prints a line with a verdict.
