@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-recovery bench-longpoll bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-retention bench-recovery bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -70,6 +70,10 @@ bench-recovery:
 # The two ways of appending and syncing the log, side by side, in both flush modes.
 bench-append:
 	$(GO) test ./store -run TestMeasureAppendForms -measure -v -timeout 20m
+
+# What sends feel while ten files of 1 GiB are deleted.
+bench-retention:
+	$(GO) test ./store -run TestMeasureRetention -measure -v -timeout 20m
 
 ci:
 	bash .ci/run
