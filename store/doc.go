@@ -79,16 +79,16 @@
 //	yes    of another boot                    from the file of the checkpoint on; what queues have from there on is cut
 //
 // A queue that holds less than what the state file says was durable once is a reason to check every record, too. The file of the checkpoint
-// is the newest that begins at or before logicsPhysicalOffset (older checkpoints: whose first record is not newer than
+// is the newest that begins at or before logicsPhysicalOffset (older checkpoints: whose first record is older than
 // logicsMsgTimestamp).
 //
 // Checked are lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
 // the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: a damaged body
 // is stepped over by the record's own length; else records go on where a queue entry names a good one in the same file, or at the
 // start of the next file. Nothing is searched for: bodies can hold bytes that look like records. The queue offset of a
-// damaged record is kept, by a pre-blank unit or by the next offset. In SYNC_FLUSH what follows the durable mark is written and synced once
-// more before anything becomes visible, for after a failed sync the kernel may take pages for clean that never reached the
-// disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the
+// damaged record is kept, by a pre-blank unit or by the next offset. After a crash what follows the durable mark is written once more, and
+// in SYNC_FLUSH synced before anything becomes visible: after a failed sync the kernel may take pages for clean that never
+// reached the disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the
 // queues from RedispatchFrom: with a scan of both, the first record that has no unit.
 //
 // The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover.

@@ -29,8 +29,8 @@ type RecoveryReport struct {
 	RedispatchFrom message.PhyOffset
 	// UnitsCut counts queue entries that named records at or behind End.
 	UnitsCut int64
-	// Rewritten is how many bytes were written once more and synced, because the last run may have left them in a page
-	// cache that lies about them (SYNC_FLUSH only).
+	// Rewritten is how many bytes were written once more, because the last run may have left them in a page
+	// cache that lies about them.
 	Rewritten int64
 	// Damaged lists, in order, up to damagedListMax places where a record is damaged although valid ones follow.
 	Damaged      []DamagedRange
