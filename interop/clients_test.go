@@ -3,9 +3,14 @@ package interop
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"peregrine/internal/message"
 )
 
 var javaScenarios = []string{"send", "topics", "bodies", "compressed", "push-one", "push-two", "broadcast", "tags", "consumer-restart",
@@ -184,4 +189,31 @@ func mqadminSuite(t *testing.T, version string) {
 	expect(admin("topicList"), topic+"\n", other+"\n", templateTopic+"\n")
 	expect(admin("topicList", "-c"), "DefaultCluster", topic)
 	expect(admin("clusterList"), "DefaultCluster", broker.Addr(), "broker-a")
+
+	// A message is found by each of its names. The index follows within milliseconds; the tool takes longer to start.
+	expect(admin("sendMessage", "-t", topic, "-p", "found me", "-k", "order-1 order-2", "-c", "blue"), "SEND_OK")
+	expect(admin("sendMessage", "-t", topic, "-p", "not me", "-k", "order-2"), "SEND_OK")
+	rows := regexp.MustCompile(`(?m)^([0-9A-F]{32,}) `).FindAllStringSubmatch(admin("queryMsgByKey", "-t", topic, "-k", "order-1"), -1)
+	if len(rows) != 1 {
+		t.Fatalf("queryMsgByKey finds %d messages, want 1", len(rows))
+	}
+	if both := regexp.MustCompile(`(?m)^([0-9A-F]{32,}) `).FindAllString(admin("queryMsgByKey", "-t", topic, "-k", "order-2"), -1); len(both) != 2 {
+		t.Errorf("queryMsgByKey finds %d messages, want 2", len(both))
+	}
+	unique := admin("queryMsgByUniqueKey", "-t", topic, "-i", rows[0][1])
+	expect(unique, "order-1 order-2", "blue", topic)
+	position := regexp.MustCompile(`CommitLog Offset: *([0-9]+)`).FindStringSubmatch(unique)
+	if position == nil {
+		t.Fatalf("no position in:\n%s", unique)
+	}
+	phy, err := strconv.ParseInt(position[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsetID := message.AppendOffsetMsgID(nil, message.HostOf(netip.MustParseAddrPort(broker.Addr())), message.PhyOffset(phy))
+	byID := []string{"queryMsgById", "-i", string(offsetID)}
+	if version != "4.9.4" {
+		byID = append(byID, "-t", topic)
+	}
+	expect(admin(byID...), "order-1 order-2", "blue", topic)
 }
