@@ -155,3 +155,47 @@ func TestPairsAreBounded(t *testing.T) {
 		t.Errorf("%v of %d", pairs, total)
 	}
 }
+
+// Delete and make a topic again, with and without a restart between: no old message, offsets from 0, no old offsets (C15).
+func TestTopicMadeAgainIsEmpty(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
+			fsys := sysio.NewFaultFS()
+			b := startBroker(t, fsys, "store", smallFiles)
+			c := dial(t, b.addr, wire.EncodingBinary)
+			for i := range 100 {
+				c.mustSend(sendHeader("Again", 0, ""), fmt.Append(nil, "old", i))
+			}
+			c.drain("Again", 0, 0, 100)
+			b.offsets.Commit([]byte("g"), []byte("Again"), 0, 100)
+			if r := c.call(wire.RequestDeleteTopicInBroker, wire.TopicRequestHeader{Topic: "Again"}, nil); r.Code != 0 {
+				t.Fatalf("delete: %d %s", r.Code, r.Remark)
+			}
+			if restart {
+				b.stop()
+				b = startBroker(t, fsys, "store", smallFiles)
+				c = dial(t, b.addr, wire.EncodingBinary)
+			}
+			if _, err := fsys.Stat("store/consumequeue/Again"); err == nil {
+				t.Error("the folder of the deleted topic is there")
+			}
+			if _, ok := b.offsets.Query([]byte("g"), []byte("Again"), 0); ok {
+				t.Error("the group's old offset is there")
+			}
+			for i := range 5 {
+				answer := c.mustSend(sendHeader("Again", 0, ""), fmt.Append(nil, "new", i))
+				if offset, _ := answer.GetExt("queueOffset"); string(offset) != fmt.Sprint(i) {
+					t.Errorf("message %d got offset %s", i, offset)
+				}
+			}
+			if got := strings.Join(c.drain("Again", 0, 0, 5), " "); got != "new0 new1 new2 new3 new4" {
+				t.Errorf("pulled: %s", got)
+			}
+			b.groups.LookupOrCreate("g")
+			b.offsets.Commit([]byte("g"), []byte("Again"), 0, 0)
+			if stats := b.GroupStats(); len(stats.Lag) != 1 || stats.Lag[0].Value != 5 {
+				t.Errorf("lag: %+v", stats.Lag)
+			}
+		})
+	}
+}
