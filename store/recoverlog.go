@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
@@ -293,6 +295,9 @@ func (r *recovery) nextGood(sc *logScanner, pos, limit message.PhyOffset) (messa
 	if f == nil {
 		return -1, nil
 	}
+	if again, err := r.nextAsBefore(pos, min(f.end(), limit)); again >= 0 || err != nil {
+		return again, err
+	}
 	named, err := r.nextNamed(pos, min(f.end(), limit))
 	if named >= 0 || err != nil {
 		return named, err
@@ -305,6 +310,24 @@ func (r *recovery) nextGood(sc *logScanner, pos, limit message.PhyOffset) (messa
 		return -1, err
 	}
 	return f.end(), nil
+}
+
+// nextAsBefore returns where the last run found that records go on behind the damage at pos, below limit; -1 if it knew of none. The
+// queue entry that named the place then may have been cut since, and be lost with the power.
+func (r *recovery) nextAsBefore(pos, limit message.PhyOffset) (message.PhyOffset, error) {
+	if r.saved == nil {
+		return -1, nil
+	}
+	known := r.saved.damaged
+	i, found := slices.BinarySearchFunc(known, pos, func(d DamagedRange, pos message.PhyOffset) int { return cmp.Compare(d.Phy, pos) })
+	if !found || pos+message.PhyOffset(known[i].Bytes) >= limit {
+		return -1, nil
+	}
+	next := pos + message.PhyOffset(known[i].Bytes)
+	if v, err := r.probe.look(next); v != recordGood || err != nil {
+		return -1, err
+	}
+	return next, nil
 }
 
 // suspect is a damaged part of the log with nothing good behind it so far.
