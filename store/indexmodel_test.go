@@ -168,20 +168,7 @@ func (m *indexModel) stop() {
 		m.rt.Fatal(err)
 	}
 	m.open()
-	if m.at < m.lastIndexed() {
-		m.rt.Fatalf("after a clean stop the index begins at %d, its newest record is at %d", m.at, m.lastIndexed())
-	}
 	m.check()
-}
-
-// lastIndexed is the newest record with a key.
-func (m *indexModel) lastIndexed() message.PhyOffset {
-	for _, r := range slices.Backward(m.known) {
-		if r.uniq != "" || len(r.keys) > 0 || r.tag != "" {
-			return r.phy
-		}
-	}
-	return 0
 }
 
 func (m *indexModel) check() {
