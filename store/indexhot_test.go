@@ -49,7 +49,9 @@ func BenchmarkHotKey(b *testing.B) {
 			if err := s.index.NextFile(); err != nil {
 				b.Fatal(err)
 			}
-			_, err = s.index.Add(keys)
+			if _, err := s.index.Add(keys); err != nil {
+				b.Fatal(err)
+			}
 		} else if err != nil {
 			b.Fatal(err)
 		}

@@ -320,7 +320,6 @@ func (l *life) bodyBytes(at, bare int64) int64 {
 // forge puts a valid record that nobody sent into a body, which is about to lie at position at (nearly: the body begins in front
 // of the topic and the properties).
 func (l *life) forge(body []byte, at message.PhyOffset) {
-	const beforeBody = 88 // of a record with IPv4 hosts
 	place := l.r.IntN(len(body) - 250)
 	forged := message.Record{Topic: []byte("T0"), Body: []byte("forged"), BodyCRC: message.BodyCRC([]byte("forged")),
 		QueueOffset: message.QueueOffset(l.r.IntN(30)), PhyOffset: at + message.PhyOffset(place), StoreTimestamp: 1, BornTimestamp: 1,
