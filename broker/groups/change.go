@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"peregrine/broker/names"
 	"peregrine/wire"
 )
 
@@ -14,31 +15,12 @@ func CheckName(name string) *wire.Refusal {
 	switch {
 	case strings.TrimSpace(name) == "":
 		return wire.Refuse(wire.ResponseInvalidParameter, "The specified group is blank.")
-	case !legalName(name):
-		return wire.Refuse(wire.ResponseInvalidParameter, "The specified group: "+clip(name)+", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+	case !names.Legal(name):
+		return wire.Refuse(wire.ResponseInvalidParameter, "The specified group: "+names.Quote(name)+", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
 	case len(name) > NameBytesMax:
-		return wire.Refuse(wire.ResponseInvalidParameter, "The specified group: "+clip(name)+", is longer than group max length: 120")
+		return wire.Refuse(wire.ResponseInvalidParameter, "The specified group: "+names.Quote(name)+", is longer than group max length: 120")
 	}
 	return nil
-}
-
-func clip(name string) string {
-	const quotedMax = 1024
-	if len(name) > quotedMax {
-		return strings.ToValidUTF8(name[:quotedMax], "") + "…"
-	}
-	return strings.ToValidUTF8(name, "\uFFFD")
-}
-
-func legalName(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '%', c == '|', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // Update is code 200: Attributes holds signed changes, not values.

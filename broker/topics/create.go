@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"peregrine/broker/attribute"
+	"peregrine/broker/names"
 	"peregrine/wire"
 )
 
@@ -13,7 +14,7 @@ const Hint = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furthe
 
 // NotExist is the refusal of a send to a topic that is not there and cannot be made (AbstractSendMessageProcessor, 5.5.0).
 func NotExist(topic string) *wire.Refusal {
-	return wire.Refuse(wire.ResponseTopicNotExist, "topic["+clip(topic)+"] not exist, apply first please!\n"+Hint)
+	return wire.Refuse(wire.ResponseTopicNotExist, "topic["+names.Quote(topic)+"] not exist, apply first please!\n"+Hint)
 }
 
 // SendForbiddenRefusal is the refusal of a send to a topic that only the broker writes.
@@ -237,7 +238,7 @@ func (t *Table) Delete(name string) *wire.Refusal {
 		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic is blank.")
 	}
 	if t.IsSystem(name) {
-		return wire.Refuse(wire.ResponseInvalidParameter, "The topic["+clip(name)+"] is conflict with system topic.")
+		return wire.Refuse(wire.ResponseInvalidParameter, "The topic["+names.Quote(name)+"] is conflict with system topic.")
 	}
 	if !t.acquire() {
 		return wire.Refuse(wire.ResponseSystemError, "the topic table is busy, try again")

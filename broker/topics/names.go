@@ -3,6 +3,7 @@ package topics
 import (
 	"strings"
 
+	"peregrine/broker/names"
 	"peregrine/wire"
 )
 
@@ -55,36 +56,16 @@ func CheckName(name string) *wire.Refusal {
 	switch {
 	case isBlank(name):
 		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic is blank.")
-	case !legalName(name):
-		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic: "+clip(name)+", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+	case !names.Legal(name):
+		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic: "+names.Quote(name)+", contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
 	case strings.HasPrefix(name, RetryPrefix) || strings.HasPrefix(name, DLQPrefix):
 		if len(name) > RetryNameBytesMax {
-			return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic is DLQ or Retry topic: "+clip(name)+", and it's longer than topic max length: 255")
+			return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic is DLQ or Retry topic: "+names.Quote(name)+", and it's longer than topic max length: 255")
 		}
 	case len(name) > NameBytesMax:
-		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic: "+clip(name)+", is longer than topic max length: 127")
+		return wire.Refuse(wire.ResponseInvalidParameter, "The specified topic: "+names.Quote(name)+", is longer than topic max length: 127")
 	}
 	return nil
 }
 
-// clip keeps a remark that quotes a hostile name within a line.
-func clip(name string) string {
-	const quotedMax = 1024
-	if len(name) > quotedMax {
-		return strings.ToValidUTF8(name[:quotedMax], "") + "…"
-	}
-	return strings.ToValidUTF8(name, "\uFFFD")
-}
-
 func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
-
-func legalName(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '%', c == '|', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
