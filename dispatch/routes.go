@@ -32,9 +32,6 @@ const (
 	scheduled
 )
 
-// topicScheduled holds the delayed records; its tags code is the time of delivery (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC).
-const topicScheduled = "SCHEDULE_TOPIC_XXXX"
-
 // routeTable finds routes without allocating and, for runs of one topic, without hashing. It holds no more than the
 // store's own table of queues. Only the reader touches it.
 type routeTable struct {
@@ -73,7 +70,7 @@ func (t *routeTable) find(topic []byte, id message.QueueID) (*route, *topicRoute
 
 func (t *routeTable) addTopic(topic []byte) *topicRoutes {
 	tr := &topicRoutes{name: string(topic)}
-	if tr.name == topicScheduled {
+	if tr.name == message.ScheduleTopic {
 		tr.kind = scheduled
 	}
 	t.topics[tr.name] = tr

@@ -67,11 +67,8 @@ func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, 
 		return false, err
 	}
 	return sc.view.QueueOffset == offset && sc.view.QueueID == q.id && string(sc.view.Topic) == q.topic && sc.view.Size == u.Size &&
-		(sc.view.TagsCode() == u.Tags || q.topic == topicScheduled), nil
+		(sc.view.TagsCode() == u.Tags || q.topic == message.ScheduleTopic), nil
 }
-
-// topicScheduled has tags codes that are times (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC).
-const topicScheduled = "SCHEDULE_TOPIC_XXXX"
 
 // cutAt ends the queue at keep.
 func (r *recovery) cutAt(q *Queue, keep message.QueueOffset) error {

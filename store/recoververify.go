@@ -161,7 +161,7 @@ func tearable(offset message.QueueOffset, fileBytes int64) bool {
 
 // tagsFit compares the tags code where it is the hash of the tags: not a time of delivery, not an address in an ext file.
 func (r *recovery) tagsFit(q *Queue, u Unit, v *message.View) bool {
-	return u.Tags == v.TagsCode() || q.topic == topicScheduled || u.Tags < -1<<31
+	return u.Tags == v.TagsCode() || q.topic == message.ScheduleTopic || u.Tags.IsExtAddress()
 }
 
 // names tells whether a unit names a good record of its queue.

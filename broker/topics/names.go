@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"peregrine/broker/names"
+	"peregrine/internal/message"
 	"peregrine/wire"
 )
 
@@ -13,7 +14,7 @@ const (
 	SelfTestTopic     = "SELF_TEST_TOPIC"
 	BenchmarkTopic    = "BenchmarkTest"
 	OffsetMovedTopic  = "OFFSET_MOVED_EVENT"
-	ScheduleTopic     = "SCHEDULE_TOPIC_XXXX"
+	ScheduleTopic     = message.ScheduleTopic
 	TraceTopic        = "RMQ_SYS_TRACE_TOPIC"
 	HalfTopic         = "RMQ_SYS_TRANS_HALF_TOPIC"
 	OpHalfTopic       = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -10,8 +10,14 @@ type QueueOffset int64
 type QueueID int32
 
 // TagsCode is what a ConsumeQueue unit keeps of a message's tags: the Java hash of TAGS, sign-extended to 64 bits, or a
-// delivery time for delayed records.
+// delivery time for the records of ScheduleTopic.
 type TagsCode int64
+
+// IsExtAddress tells an address in consumequeue_ext, which lies below every 32-bit hash (ConsumeQueueExt.isExtAddr).
+func (c TagsCode) IsExtAddress() bool { return c < -1<<31 }
+
+// ScheduleTopic holds the delayed records; its tags codes are times of delivery (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC).
+const ScheduleTopic = "SCHEDULE_TOPIC_XXXX"
 
 // Millis is a wall-clock time in milliseconds since the epoch.
 type Millis int64

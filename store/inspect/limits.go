@@ -10,8 +10,6 @@ const (
 	indexHeadBytes  = 40
 	indexSlotBytes  = 4
 	indexItemBytes  = 20
-	// extAddressMax is the largest tags code that is an address in consumequeue_ext: hashes begin behind it.
-	extAddressMax = -1<<31 - 1
 )
 
 // What the original does when a configuration says nothing (MessageStoreConfig 5.5.0).

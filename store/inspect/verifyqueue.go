@@ -9,9 +9,6 @@ import (
 	"peregrine/internal/message"
 )
 
-// topicScheduled has tags codes that are delivery times.
-const topicScheduled = "SCHEDULE_TOPIC_XXXX"
-
 // queueState is what the walk knows of a queue.
 type queueState struct {
 	dir   *Queue // nil: no directory
@@ -153,7 +150,7 @@ func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *m
 }
 
 func tagsFit(unit, record message.TagsCode, topic string, stored message.Millis) bool {
-	return unit == record || unit <= extAddressMax || topic == topicScheduled && message.Millis(unit) > stored
+	return unit == record || unit.IsExtAddress() || topic == message.ScheduleTopic && message.Millis(unit) > stored
 }
 
 // noUnit takes a record that no consumer gets.
