@@ -1,50 +1,20 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"peregrine/store/storetest"
 )
 
 // unpackStore unpacks a directory of the original from the tests of store and returns its root.
 func unpackStore(t *testing.T, name string) string {
 	t.Helper()
-	dir := t.TempDir()
-	packed, err := os.ReadFile(filepath.Join("store", "testdata", name+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return filepath.Join(dir, "store")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
-		if h.Typeflag == tar.TypeDir {
-			err = os.MkdirAll(path, 0o755)
-		} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			var b []byte
-			if b, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, b, 0o644)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	return storetest.Unpack(t, filepath.Join("store", "testdata", name+".tar.gz"), t.TempDir())
 }
 
 // fingerprint is the name, length and time of every file below a directory.

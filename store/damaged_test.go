@@ -14,6 +14,7 @@ import (
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
+	"peregrine/store/storetest"
 )
 
 // damagedVariant is a directory of the original, clean-5.5.0, with damage, and what the original made of it.
@@ -296,7 +297,7 @@ func TestDamagedDirectoriesOfTheOriginal(t *testing.T) {
 	undamaged := inMemory(t, unpack(t, "clean-5.5.0", t.TempDir()))
 	for _, v := range damagedVariants(t) {
 		t.Run(v.Name, func(t *testing.T) {
-			fsys := inMemory(t, unpackFile(t, filepath.Join(dir, v.Name+".tar.gz"), t.TempDir()))
+			fsys := inMemory(t, storetest.Unpack(t, filepath.Join(dir, v.Name+".tar.gz"), t.TempDir()))
 			got := everyFile(t, v.make(t, undamaged), memoryRoot, map[string]string{})
 			for path, content := range everyFile(t, fsys, memoryRoot, map[string]string{}) {
 				if got[path] != content {

@@ -1,9 +1,6 @@
 package store
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +12,7 @@ import (
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
+	"peregrine/store/storetest"
 )
 
 // Sizes of the test stores: many files out of few messages.
@@ -164,40 +162,7 @@ func bodyAt(t testing.TB, s *Store, u Unit) string {
 // unpack puts a packed data directory below dir and returns its root.
 func unpack(t testing.TB, name, dir string) string {
 	t.Helper()
-	return unpackFile(t, filepath.Join("testdata", name+".tar.gz"), dir)
-}
-
-func unpackFile(t testing.TB, path, dir string) string {
-	t.Helper()
-	packed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(unzipped); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return filepath.Join(dir, "store")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
-		if h.FileInfo().IsDir() {
-			err = os.MkdirAll(path, 0o755)
-		} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			var content []byte
-			if content, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, content, 0o644)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	return storetest.Unpack(t, filepath.Join("testdata", name+".tar.gz"), dir)
 }
 
 // snapshot is every file below root with its content.

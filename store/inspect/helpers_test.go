@@ -1,11 +1,8 @@
 package inspect
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,6 +12,7 @@ import (
 	"testing"
 
 	"peregrine/internal/sysio"
+	"peregrine/store/storetest"
 )
 
 // readOnly is the machine's file system without anything that could change it.
@@ -114,25 +112,14 @@ func (m memFS) open(t testing.TB) *Directory {
 // load reads a packed directory of the original.
 func load(t testing.TB, packed string) memFS {
 	t.Helper()
-	f, err := os.Open(packed)
-	must(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	must(t, err)
 	m := memFS{files: map[string][]byte{}}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return m
+	storetest.Walk(t, packed, func(name string, content []byte) error {
+		if content != nil {
+			m.files[strings.TrimPrefix(name, "store/")] = content
 		}
-		must(t, err)
-		if h.Typeflag == tar.TypeDir {
-			continue
-		}
-		b, err := io.ReadAll(r)
-		must(t, err)
-		m.files[strings.TrimPrefix(filepath.ToSlash(filepath.Clean(h.Name)), "store/")] = b
-	}
+		return nil
+	})
+	return m
 }
 
 func fixture(t testing.TB, name string) memFS {
