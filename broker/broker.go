@@ -7,6 +7,7 @@
 //	send.go         the send path from header to append and answer (sendcheck.go: what is refused, sendproperties.go)
 //	syncanswers.go  SYNC_FLUSH: answers that wait for the flusher
 //	pull.go         the pull path (holds.go and longpoll: pulls that wait; coldread.go: pulls that need the disk)
+//	internalsend.go records that the broker makes itself
 //	controlpool.go  everything else, on control workers (package control has the processors)
 //	broker.go       construction, start and stop
 //
