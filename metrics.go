@@ -89,6 +89,8 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("client_connections", "connections that sent a heartbeat (limit RegistrationsMax)", func(s *stats) float64 { return float64(s.ClientConnections) })
 	gauge("consumer_groups_online", "consumer groups with a member", func(s *stats) float64 { return float64(s.ConsumerGroups) })
 	gauge("producer_groups_online", "producer groups with a member", func(s *stats) float64 { return float64(s.ProducerGroups) })
+	gauge("queue_locks", "queues locked by orderly consumers (limit LocksMax)", func(s *stats) float64 { return float64(s.QueueLocks) })
+	counter("queue_locks_denied_total", "queues that an orderly consumer asked for in vain: another client has them, or LocksMax", func(s *stats) uint64 { return s.LocksDenied })
 	gauge("connections", "open connections (limit peregrine.maxConnections)", func(s *stats) float64 { return float64(s.Network.Connections) })
 	counter("connections_total", "connections accepted", func(s *stats) uint64 { return s.Network.Accepted })
 	counter("connections_refused_total", "connections over the limit", func(s *stats) uint64 { return s.Network.Refused })

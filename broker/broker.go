@@ -40,6 +40,7 @@ import (
 	"peregrine/broker/control"
 	"peregrine/broker/filter"
 	"peregrine/broker/groups"
+	"peregrine/broker/locks"
 	"peregrine/broker/longpoll"
 	"peregrine/broker/offsets"
 	"peregrine/broker/topics"
@@ -97,6 +98,7 @@ type Broker struct {
 	groups  *groups.Table
 	clients *clients.Registry
 	offsets *offsets.Table
+	locks   *locks.Table
 	losses  *losses
 	filters *filter.Cache
 	polls   *longpoll.Table
@@ -207,6 +209,7 @@ func (b *Broker) openTables(o Options) (err error) {
 	if b.offsets, err = offsets.Open(offsets.Options{FS: o.FS, Path: filepath.Join(dir, "consumerOffset.json"), Logger: b.logger, Now: now}); err != nil {
 		return err
 	}
+	b.locks = locks.New(locks.Options{KeepOnClose: cfg.KeepLocksOnClose})
 	b.clients = clients.NewRegistry(clients.Options{
 		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange, ExpiredAfter: message.Millis(cfg.ChannelExpiredTimeout),
 		Notify: func(group string) bool {
@@ -289,7 +292,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 	}
 	b.rates = control.NewRates(b.rateCounters)
 	b.processors = control.Processors(control.Deps{Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients,
-		Offsets: b.offsets, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
+		Offsets: b.offsets, Locks: b.locks, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
 		Logger: b.logger, Now: now})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
 	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
@@ -349,6 +352,7 @@ func (b *Broker) keepTime() {
 			b.rates.Sample(now())
 		case t := <-scan.C:
 			b.clients.Scan(now())
+			b.locks.Scan(now())
 			if b.namesrv != nil {
 				b.namesrv.Scan(t)
 			}

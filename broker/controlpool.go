@@ -144,6 +144,7 @@ func (p *controlPool) work(w *controlWorker, job *controlJob) {
 		if b.roles[job.listener] == roleNamesrv {
 			b.namesrv.ConnClosed(job.ref)
 		} else {
+			b.locks.ConnClosed(job.ref)
 			b.clients.ConnClosed(job.ref)
 		}
 		return

@@ -20,6 +20,8 @@ type Stats struct {
 	Topics, Groups                                                   int
 	ConsumerGroups, ProducerGroups, ClientConnections, OffsetPairs   int
 	WaitingForSync                                                   int64
+	QueueLocks                                                       int
+	LocksDenied                                                      uint64
 
 	Damaged        int64 // places in the log that the start stepped over
 	RecoveryMillis int64
@@ -53,6 +55,7 @@ func (b *Broker) Stats() Stats {
 	}
 	_, s.OffsetPairs = b.offsets.Pairs(0)
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
+	s.QueueLocks, s.LocksDenied = b.locks.Counts()
 	s.WaitingForSync = b.waitingForSync()
 	recovered := b.store.Recovery()
 	s.Damaged, s.RecoveryMillis = recovered.DamagedCount, recovered.Took.Milliseconds()

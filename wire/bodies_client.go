@@ -74,6 +74,27 @@ type ConsumerListBody struct {
 	ConsumerIDList []string `json:"consumerIdList"`
 }
 
+// MessageQueue names a queue (common.message.MessageQueue). It is comparable.
+type MessageQueue struct {
+	BrokerName string `json:"brokerName"`
+	QueueID    int32  `json:"queueId"`
+	Topic      string `json:"topic"`
+}
+
+// LockBatchBody is the body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (body.LockBatchRequestBody, UnlockBatchRequestBody).
+// OnlyThisBroker, which 4.9.4 does not send, matters to replicated brokers alone.
+type LockBatchBody struct {
+	ClientID       string         `json:"clientId"`
+	ConsumerGroup  string         `json:"consumerGroup"`
+	MQSet          []MessageQueue `json:"mqSet"`
+	OnlyThisBroker bool           `json:"onlyThisBroker"`
+}
+
+// LockBatchResponseBody is the body of the answer to LOCK_BATCH_MQ: the queues that the client owns now.
+type LockBatchResponseBody struct {
+	LockOKMQSet []MessageQueue `json:"lockOKMQSet"`
+}
+
 // TopicRouteData is the body of the answer to GET_ROUTEINFO_BY_TOPIC (route.TopicRouteData).
 type TopicRouteData struct {
 	BrokerDatas       []BrokerData        `json:"brokerDatas"`

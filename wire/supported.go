@@ -61,6 +61,8 @@ var supportedCodes = []SupportedCode{
 	{RequestUnregisterClient, "UNREGISTER_CLIENT", RoleBroker, UnregisterClientRequestHeader{}, nil},
 	{RequestGetConsumerListByGroup, "GET_CONSUMER_LIST_BY_GROUP", RoleBroker, ConsumerGroupRequestHeader{}, nil},
 	{RequestNotifyConsumerIDsChanged, "NOTIFY_CONSUMER_IDS_CHANGED", RoleClient, ConsumerGroupRequestHeader{}, nil},
+	{RequestLockBatchMQ, "LOCK_BATCH_MQ", RoleBroker, nil, nil},
+	{RequestUnlockBatchMQ, "UNLOCK_BATCH_MQ", RoleBroker, nil, nil},
 	{RequestGetAllConsumerOffset, "GET_ALL_CONSUMER_OFFSET", RoleBroker, nil, nil},
 	{RequestCheckClientConfig, "CHECK_CLIENT_CONFIG", RoleBroker, nil, nil},
 	{RequestPutKVConfig, "PUT_KV_CONFIG", RoleNamesrv, PutKVConfigRequestHeader{}, nil},

@@ -15,6 +15,7 @@ import (
 
 	"peregrine/broker/clients"
 	"peregrine/broker/groups"
+	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
 	"peregrine/broker/topics"
 	"peregrine/internal/config"
@@ -34,6 +35,7 @@ type Deps struct {
 	Groups  *groups.Table
 	Clients *clients.Registry
 	Offsets *offsets.Table
+	Locks   *locks.Table
 	Rates   *Rates
 	// Addr is the address that clients are told, host:port.
 	Addr string
@@ -85,6 +87,8 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestHeartBeat:                            s.heartbeat,
 		wire.RequestUnregisterClient:                     s.unregisterClient,
 		wire.RequestGetConsumerListByGroup:               s.consumerList,
+		wire.RequestLockBatchMQ:                          s.lockQueues,
+		wire.RequestUnlockBatchMQ:                        s.unlockQueues,
 		wire.RequestGetAllConsumerOffset:                 s.allOffsets,
 		wire.RequestCheckClientConfig:                    s.checkClientConfig,
 		wire.RequestUpdateAndCreateSubscriptionGroup:     s.updateGroup,

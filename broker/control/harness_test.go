@@ -12,6 +12,7 @@ import (
 
 	"peregrine/broker/clients"
 	"peregrine/broker/groups"
+	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
 	"peregrine/broker/topics"
 	"peregrine/internal/config"
@@ -71,7 +72,7 @@ func newBench(t *testing.T, settings ...string) *bench {
 	offsetTable, err := offsets.Open(offsets.Options{FS: x, Path: "data/config/consumerOffset.json", Logger: quiet, Now: b.now})
 	must(t, err)
 	registry := clients.NewRegistry(clients.Options{Pusher: b, Logger: quiet, Notify: func(string) bool { return true }, RealTime: true})
-	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
+	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable, Locks: locks.New(locks.Options{}),
 		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind }, MemoryWindow: 1 << 30,
 		Boot: b.now(), Logger: quiet, Now: b.now}
 	b.processors = Processors(b.deps)
