@@ -10,9 +10,12 @@ import (
 // The second append form, for writeWithoutMmap=true: records are encoded into a buffer and written with one pwrite per
 // batch. Reads go through the same mapping as ever (one page cache). The caller of all functions here holds mu.
 
+// scratchBytes is the capacity of the buffer between batches. What is pending always lies in one file.
+func (l *CommitLog) scratchBytes() int64 { return min(directScratchBytes, l.set.segmentBytes) }
+
 // reserveScratch makes room for a run of n bytes in the buffer: what is pending is written first when both do not fit.
 func (l *CommitLog) reserveScratch(n int64) error {
-	if len(l.scratch) > 0 && int64(len(l.scratch))+n > directScratchBytes {
+	if len(l.scratch) > 0 && int64(len(l.scratch))+n > l.scratchBytes() {
 		if err := l.flushScratch(); err != nil {
 			return err
 		}
@@ -50,8 +53,8 @@ func (l *CommitLog) flushScratch() error {
 	}
 	l.scratch = l.scratch[:0]
 	l.pendingAt = l.pos
-	if cap(l.scratch) > directScratchBytes {
-		l.scratch = make([]byte, 0, directScratchBytes)
+	if n := l.scratchBytes(); int64(cap(l.scratch)) > n {
+		l.scratch = make([]byte, 0, n)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func newCommitLog(fsys sysio.FS, set settings, logger *slog.Logger, now func() m
 	l := &CommitLog{fsys: fsys, set: set, logger: logger, now: now, cold: cold}
 	l.files.Store(&fileTable{size: set.segmentBytes})
 	if set.direct {
-		l.scratch = make([]byte, 0, directScratchBytes)
+		l.scratch = make([]byte, 0, l.scratchBytes())
 	}
 	l.alloc = newAllocator(l)
 	l.touch = newToucher(l)

@@ -251,7 +251,7 @@ type indexWalk struct {
 // run walks to the first item that does not follow from those before it.
 func (w *indexWalk) run(after, end message.PhyOffset, quit func() bool) error {
 	w.count, w.last = 1, after
-	buf := make([]byte, indexWalkItems*indexItemBytes)
+	buf := make([]byte, min(w.geo.items, indexWalkItems)*indexItemBytes)
 	for w.count < w.geo.items {
 		if quit() {
 			return ErrShutdown
@@ -304,7 +304,8 @@ func (w *indexWalk) write(header indexHeader) error {
 	if err := w.file.Truncate(w.geo.fileBytes()); err != nil {
 		return err
 	}
-	old, now := make([]byte, indexWalkItems*indexSlotBytes), make([]byte, 0, indexWalkItems*indexSlotBytes)
+	block := min(len(w.slots), indexWalkItems) * indexSlotBytes
+	old, now := make([]byte, block), make([]byte, 0, block)
 	for at := 0; at < len(w.slots); {
 		part := w.slots[at:min(at+indexWalkItems, len(w.slots))]
 		now = now[:0]

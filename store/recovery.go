@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
@@ -326,7 +327,7 @@ func copyFile(fsys sysio.FS, from, to string, size int64) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, min(1<<20, size))
 	for at := int64(0); at < size && err == nil; {
 		n := min(size-at, int64(len(buf)))
 		if _, err = in.ReadAt(buf[:n], at); err == nil {
@@ -353,19 +354,26 @@ func countCut(file sysio.File, at, size int64) (int64, error) {
 		if _, err := file.ReadAt(buf[:n], pos); err != nil {
 			return 0, err
 		}
-		found := false
-		for i := n - 1; i >= 0; i-- {
-			if buf[i] != 0 {
-				last, found = pos+i+1, true
-				break
-			}
-		}
-		if !found {
+		used := withoutZeros(buf[:n])
+		if used == 0 {
 			break
 		}
+		last = pos + int64(used)
 		pos += n
 	}
 	return last - at, nil
+}
+
+// withoutZeros returns the length of b without the zeros at its end.
+func withoutZeros(b []byte) int {
+	n := len(b)
+	for n >= 8 && binary.NativeEndian.Uint64(b[n-8:]) == 0 {
+		n -= 8
+	}
+	for n > 0 && b[n-1] == 0 {
+		n--
+	}
+	return n
 }
 
 // holePuncher is a File that can turn a range into zeros without writing them.
@@ -384,7 +392,7 @@ func zeroTail(file sysio.File, at, size int64) error {
 			return nil
 		}
 	}
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, min(1<<20, size-at))
 	var zeros []byte
 	for pos := at; pos < size; {
 		n := min(int64(len(buf)), size-pos)
@@ -452,7 +460,7 @@ func (r *recovery) settlePositions(end message.PhyOffset) error {
 // the kernel may hold pages for clean that never reached the disk; a later sync alone would skip them and report success.
 func (r *recovery) rewrite(from, to message.PhyOffset) error {
 	l := r.s.log
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, max(0, min(1<<20, to-from)))
 	for from < to {
 		f := l.files.Load().at(from)
 		if f == nil {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,7 +25,7 @@ var (
 
 // TestMain lets garbage grow: a life is short and drops whole disks.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800)
+	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
@@ -60,6 +62,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	covered := &coverage{}
+	before := residue()
 	began := time.Now()
 	deadline := began.Add(time.Duration(*secondsFlag * float64(time.Second)))
 	next, lives := atomic.Uint64{}, atomic.Uint64{}
@@ -84,6 +87,48 @@ func TestSeeds(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d lives in %v, %.0f a second; cuts by phase, operation, file and moment:\n%s", lives.Load(), took.Round(time.Millisecond),
 		float64(lives.Load())/took.Seconds(), covered)
+	after := residue()
+	t.Logf("before the lives: %+v, after them: %+v", before, after)
+	if after.goroutines > before.goroutines {
+		t.Errorf("the lives left %d goroutines behind", after.goroutines-before.goroutines)
+	}
+	if more := after.heapBytes - before.heapBytes; more > heapGrowthMax {
+		t.Errorf("the lives left %d bytes on the heap behind", more)
+	}
+	if more := after.anonBytes - before.anonBytes; more > anonGrowthMax {
+		t.Errorf("the lives left the process %d bytes larger", more)
+	}
+}
+
+// What may be left of the memory of any number of lives: the table of coverage, pools, stacks, and what the runtime keeps to itself.
+const (
+	heapGrowthMax = 4 << 20
+	anonGrowthMax = 64 << 20
+)
+
+// leftBehind is what a process holds when nothing is going on.
+type leftBehind struct {
+	goroutines int
+	heapBytes  int64 // reachable
+	anonBytes  int64 // RssAnon, 0 where the system does not tell
+}
+
+// residue measures what is held after all garbage is gone. (Goroutines of a life cannot outlive it: its bubble waits for them.
+// Files and mappings are counted by the disk, life by life.)
+func residue() leftBehind {
+	runtime.GC() // twice: pools let go of what they hold with the second
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r := leftBehind{goroutines: runtime.NumGoroutine(), heapBytes: int64(m.HeapAlloc)}
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if kB, found := strings.CutPrefix(line, "RssAnon:"); found {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kB), " kB"), 10, 64)
+			r.anonBytes = n << 10
+		}
+	}
+	return r
 }
 
 // firstNoticed returns the first of some seeds in which the harness notices something, 0 if it never does.
