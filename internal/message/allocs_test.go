@@ -13,6 +13,8 @@ func TestHotFunctionsDoNotAllocate(t *testing.T) {
 	g := NewUniqIDGen(r.BornHost, 1, 1)
 	dst := make([]byte, 0, 4096)
 	var element BatchElement
+	var m PropertyMap
+	name := []byte(PropertyRealTopic)
 	for name, f := range map[string]func(){
 		"EncodeTo":  func() { r.EncodeTo(b) },
 		"ParseView": func() { _ = ParseView(b, &v); v.CheckCRC(); v.TagsCode() },
@@ -23,6 +25,12 @@ func TestHotFunctionsDoNotAllocate(t *testing.T) {
 				}
 			}
 			GetProperty(text, PropertyUniqKey)
+		},
+		"PropertyMap": func() {
+			m.Parse(text)
+			m.Set(name, text[:1])
+			m.Get(PropertyTags)
+			m.AppendTo(dst)
 		},
 		"AppendPropertiesWithout": func() { AppendPropertiesWithout(dst, text, PropertyPopCK, PropertyWait) },
 		"Batch": func() {

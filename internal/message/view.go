@@ -125,13 +125,13 @@ func (v *View) CheckCRC() bool {
 	return len(v.Body) == 0 || BodyCRC(v.Body) == v.BodyCRC
 }
 
-// Record is the record that v was made from, to be stored once more: what the place in log and queue says (offsets, store
-// time and store host) is left out. Its slices are v's.
+// Record is the message in v, to be stored once more: what belongs to the place in the log (offsets, store time and store
+// host) and to a transaction is left out. Its slices are v's.
 //
 // hot: 0 allocs.
 func (v *View) Record() Record {
 	return Record{Topic: v.Topic, Body: v.Body, Properties: v.Properties, BodyCRC: v.BodyCRC, QueueID: v.QueueID, Flag: v.Flag, SysFlag: v.SysFlag,
-		ReconsumeTimes: v.ReconsumeTimes, BornTimestamp: v.BornTimestamp, BornHost: v.BornHost, PreparedTransactionOffset: v.PreparedTransactionOffset}
+		ReconsumeTimes: v.ReconsumeTimes, BornTimestamp: v.BornTimestamp, BornHost: v.BornHost}
 }
 
 // TagsCode is the tags code of the record's TAGS property.
