@@ -80,10 +80,10 @@ func (a *Apache) Logs() string {
 
 func (a *Apache) Start() error {
 	settings := shippedBrokerConf()
+	settings["brokerIP1"] = loopback
 	for key, value := range a.options.Settings {
 		settings[key] = value
 	}
-	settings["brokerIP1"] = loopback
 	settings["listenPort"] = fmt.Sprint(a.ports.broker)
 	settings["namesrvAddr"] = a.NameServer()
 	settings["storePathRootDir"] = a.StoreDir()

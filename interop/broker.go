@@ -1,9 +1,13 @@
 package interop
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +38,7 @@ type PeregrineOptions struct {
 	Binary string
 	// Dir holds store and log; it must exist and be empty at the first start.
 	Dir string
-	// Settings are broker.conf keys, given as trailing key=value arguments.
+	// Settings are broker.conf keys, given as trailing key=value arguments. Without bindAddress and brokerIP1 both are 127.0.0.1.
 	Settings map[string]string
 }
 
@@ -62,15 +66,19 @@ func StartPeregrine(options PeregrineOptions) (*Peregrine, error) {
 }
 
 func (p *Peregrine) NameServer() string { return address(p.ports.nameServer) }
-func (p *Peregrine) Addr() string       { return address(p.ports.broker) }
-func (p *Peregrine) StoreDir() string   { return filepath.Join(p.options.Dir, "store") }
-func (p *Peregrine) logFile() string    { return filepath.Join(p.options.Dir, "peregrine.log") }
-func (p *Peregrine) Logs() string       { return LogTail(p.logFile()) }
+func (p *Peregrine) Addr() string {
+	return net.JoinHostPort(cmp.Or(p.options.Settings["bindAddress"], loopback), strconv.Itoa(p.ports.broker))
+}
+func (p *Peregrine) StoreDir() string { return filepath.Join(p.options.Dir, "store") }
+func (p *Peregrine) logFile() string  { return filepath.Join(p.options.Dir, "peregrine.log") }
+func (p *Peregrine) Logs() string     { return LogTail(p.logFile()) }
 
 func (p *Peregrine) Start() error {
-	arguments := []string{"serve", "--store", p.StoreDir(), "--http", loopback + ":0", "--advertise", loopback,
-		fmt.Sprintf("listenPort=%d", p.ports.broker), "bindAddress=" + loopback, "peregrine.namesrvListen=" + p.NameServer()}
-	for key, value := range p.options.Settings {
+	settings := map[string]string{"listenPort": fmt.Sprint(p.ports.broker), "bindAddress": loopback, "brokerIP1": loopback,
+		"peregrine.namesrvListen": p.NameServer()}
+	maps.Copy(settings, p.options.Settings)
+	arguments := []string{"serve", "--store", p.StoreDir(), "--http", loopback + ":0"}
+	for key, value := range settings {
 		arguments = append(arguments, key+"="+value)
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
