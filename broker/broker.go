@@ -241,7 +241,7 @@ func (b *Broker) buildDispatch() {
 		Interval:         time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
 		LeastPages:       cfg.FlushConsumeQueueLeastPages,
 		ThoroughInterval: time.Duration(cfg.FlushConsumeQueueThoroughInterval) * time.Millisecond,
-		DistanceMax:      checkpointDistanceMax,
+		DistanceMax:      min(checkpointDistanceMax, checkpointDistanceFiles*cfg.MappedFileSizeCommitLog),
 		Logger:           b.logger,
 	})
 	if x := b.store.Index(); x != nil && x.Writes() {
@@ -251,6 +251,15 @@ func (b *Broker) buildDispatch() {
 
 // Recover starts flusher and dispatcher and returns when every record of the log is in its queue. The index may take longer.
 func (b *Broker) Recover(report store.RecoveryReport) error {
+	for _, topic := range report.WithoutFolder {
+		if b.topics.Find(topic) != nil {
+			continue
+		}
+		b.logger.Info("a topic that neither topics.json nor a folder of queues knows was deleted by another broker; its messages in the log stay out", "topic", topic)
+		if err := b.store.DeleteTopic(topic); err != nil {
+			return err
+		}
+	}
 	b.flusher.Start(b.store.Flushed())
 	b.dispatcher.Start(report.RedispatchFrom)
 	b.keeper.Start()

@@ -70,8 +70,10 @@ const (
 	unflushedAutoMax = 2 << 30
 
 	// checkpointDistanceMax is how many bytes may be dispatched beyond the checkpoint before the queues are synced out of
-	// turn: a start after kill -9 reads at most about that much again.
-	checkpointDistanceMax = 256 << 20
+	// turn: a start after kill -9 reads at most about that much again. With small files it is less, checkpointDistanceFiles of
+	// them: the original would begin at most ten files back, and leave holes.
+	checkpointDistanceMax   = 256 << 20
+	checkpointDistanceFiles = 3
 
 	// scanInterval is how often silent clients and brokers are looked for (ClientHousekeepingService).
 	scanInterval = 10 * time.Second

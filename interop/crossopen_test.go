@@ -32,7 +32,7 @@ const (
 // is checked while the test runs.
 func crossSettings(more map[string]string) map[string]string {
 	all := map[string]string{"mappedFileSizeCommitLog": strconv.Itoa(crossSegment), "mappedFileSizeConsumeQueue": "1000", "maxMessageSize": strconv.Itoa(crossBodyMax),
-		"maxHashSlotNum": "200", "maxIndexNum": "500", "fileReservedTime": "720", "cleanFileForciblyEnable": "false",
+		"maxHashSlotNum": "200", "maxIndexNum": "250", "fileReservedTime": "720", "cleanFileForciblyEnable": "false",
 		// The original loses the keys of its newest index file with a crash unless it is told not to.
 		"messageIndexSafe": "true", "transactionTimeOut": "3600000", "transactionCheckInterval": "3600000"}
 	maps.Copy(all, more)
@@ -51,6 +51,7 @@ var crossTopics = []wire.CreateTopicRequestHeader{
 type crossing struct {
 	t       *testing.T
 	dir     string
+	v6      string // the other address to listen on and to store
 	phase   int
 	sent    map[string]string // the name of a message's fact: what its text has to contain
 	written int               // messages that the last phase added, those of brokers too
@@ -65,14 +66,21 @@ func TestDirectoryGoesBackAndForth(t *testing.T) {
 	}
 	t.Parallel()
 	need(t, "cross-open", func() (string, error) { return bed.tools.ServerClassPath(apacheVersion) })
-	x := &crossing{t: t, dir: t.TempDir(), sent: map[string]string{}}
-	x.with("peregrine, new", x.peregrine("::1", loopback), syscall.SIGTERM, func(addr string) {
+	v6 := "::1"
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		l.Close()
+	} else {
+		t.Logf("this machine has no IPv6 (%v): all of it over IPv4", err)
+		v6 = loopback
+	}
+	x := &crossing{t: t, v6: v6, dir: t.TempDir(), sent: map[string]string{}}
+	x.with("peregrine, new", x.peregrine(v6, loopback), syscall.SIGTERM, func(addr string) {
 		x.create(addr)
 		x.write(addr, false, true)
 		x.dieAndComeBack(addr)
 	})
 	state := x.read("peregrine.state")
-	x.with("the original after a clean stop of peregrine", x.apache("::1"), syscall.SIGTERM, func(addr string) {
+	x.with("the original after a clean stop of peregrine", x.apache(v6), syscall.SIGTERM, func(addr string) {
 		x.write(addr, true, true)
 		x.writeSpecial(addr)
 		x.dieAndComeBack(addr)
@@ -80,14 +88,18 @@ func TestDirectoryGoesBackAndForth(t *testing.T) {
 	if !bytes.Equal(state, x.read("peregrine.state")) || len(x.read("peregrine.deleted")) == 0 {
 		t.Error("the original touched peregrine's own files")
 	}
-	x.with("peregrine after a clean stop of the original", x.peregrine(loopback, "::1"), syscall.SIGKILL, func(addr string) { x.write(addr, false, true) })
+	x.with("peregrine after a clean stop of the original", x.peregrine(loopback, v6), syscall.SIGKILL, func(addr string) {
+		x.write(addr, false, true)
+		x.makeAgain(addr, "CrossNobody2")
+	})
 	x.with("the original after kill -9 of peregrine", x.apache(loopback), syscall.SIGKILL, func(addr string) {
 		x.write(addr, true, false)
 		x.writeSpecial(addr)
 	})
-	x.with("peregrine after kill -9 of the original", x.peregrine("::1", "::1"), syscall.SIGTERM, func(addr string) { x.write(addr, false, false) })
+	x.with("peregrine after kill -9 of the original", x.peregrine(v6, v6), syscall.SIGTERM, func(addr string) { x.write(addr, false, false) })
+	x.with("the original, which adds nothing to the log", x.apache(loopback), syscall.SIGTERM, func(addr string) { x.forget(addr, "CrossDoomed1") })
+	x.with("peregrine over a log of the length that it left", x.peregrine(loopback, loopback), syscall.SIGTERM, func(addr string) { x.makeAgain(addr, "CrossDoomed1") })
 	x.with("peregrine after itself", x.peregrine(loopback, loopback), syscall.SIGTERM, func(string) {})
-	x.with("the original at the end", x.apache(loopback), syscall.SIGKILL, func(string) {})
 	t.Logf("%d facts about %d messages in %d files of the log", len(x.known), x.known.count("message"), len(logFiles(t, x.dir)))
 }
 
@@ -156,12 +168,12 @@ func (x *crossing) with(name string, start func() (Broker, error), signal syscal
 			t.Errorf("%s: %s", name, difference)
 		}
 	}
-	x.written = 0
+	x.known, x.written = now, 0
 	write(b.Addr())
 	if t.Failed() {
 		t.FailNow()
 	}
-	x.settle(name, b, now, signal)
+	x.settle(name, b, signal)
 	if err := b.Stop(signal); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -173,7 +185,7 @@ func (x *crossing) with(name string, start func() (Broker, error), signal syscal
 
 // settle waits until the broker has dispatched and indexed what was written and has persisted its consumer offsets, and checks that the
 // writes added what they should to what was there before.
-func (x *crossing) settle(name string, b Broker, before facts, signal syscall.Signal) {
+func (x *crossing) settle(name string, b Broker, signal syscall.Signal) {
 	t := x.t
 	t.Helper()
 	deadline := time.Now().Add(persistMax)
@@ -182,7 +194,7 @@ func (x *crossing) settle(name string, b Broker, before facts, signal syscall.Si
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		problem := x.grown(before, now)
+		problem := x.grown(x.known, now)
 		if problem == "" {
 			x.known = now
 			break
@@ -274,7 +286,10 @@ func (x *crossing) write(addr string, both, commit bool) {
 	clients := []*RawClient{x.dial(addr), x.dial(addr)}
 	clients[1].Enc = wire.EncodingBinary
 	if host, port, _ := net.SplitHostPort(addr); both {
-		other := map[string]string{loopback: "::1", "::1": loopback}[host]
+		other := x.v6
+		if host == x.v6 {
+			other = loopback
+		}
 		clients[1] = x.dial(net.JoinHostPort(other, port))
 	}
 	for i := range crossPerPhase {
@@ -374,6 +389,33 @@ func (x *crossing) dieAndComeBack(addr string) {
 	x.makeTopic(c, doomed)
 	for i := range 4 {
 		x.send(c, doomed.Topic, 0, "", fmt.Sprintf("of a new life, %d-%d", x.phase, i))
+	}
+}
+
+// makeAgain makes a topic that the broker before deleted: it begins at 0, whatever the log has of it.
+func (x *crossing) makeAgain(addr, topic string) {
+	c := x.dial(addr)
+	x.makeTopic(c, wire.CreateTopicRequestHeader{Topic: topic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6})
+	for i := range 2 {
+		x.send(c, topic, 0, "", "made again")
+		if name := fmt.Sprintf("message %s-0 at %d", topic, i); x.sent[name] == "" {
+			x.t.Errorf("there is no %s: it went elsewhere", name)
+		}
+	}
+}
+
+// forget deletes a topic and what is known of it.
+func (x *crossing) forget(addr, topic string) {
+	x.ask(x.dial(addr), wire.RequestDeleteTopicInBroker, &wire.TopicRequestHeader{Topic: topic}, "")
+	for fact := range x.sent {
+		if strings.Contains(fact, " "+topic) {
+			delete(x.sent, fact)
+		}
+	}
+	for fact := range x.known {
+		if strings.Contains(fact, " "+topic) {
+			delete(x.known, fact)
+		}
 	}
 }
 

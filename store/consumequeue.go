@@ -67,6 +67,12 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 	for len(units) > 0 && units[0].Phy < q.bornAt {
 		units, first = units[1:], first+1
 	}
+	if len(units) > 0 && units[0].Phy < q.store.report.End && first >= q.Max() {
+		var err error
+		if first, units, err = q.passNamed(first, units); err != nil {
+			return err
+		}
+	}
 	if len(units) == 0 {
 		return nil
 	}

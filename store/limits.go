@@ -29,9 +29,10 @@ const (
 	// allocateStepBytes is how far blocks are given to a file that is not allocated as a whole.
 	allocateStepBytes = 64 << 20
 	// allocateAheadBytes must be allocated ahead of the write position, however small the files are, but in no more than
-	// allocateAheadFiles files.
+	// allocateAheadFiles files: after kill -9 they are there still, and the original looks at no more than ten files from the newest
+	// back for one to recover from (commitLogRecoverMaxNum). Finds it only empty ones, it takes the log for empty up to there.
 	allocateAheadBytes = 64 << 20
-	allocateAheadFiles = 64
+	allocateAheadFiles = 3
 	// allocateWaitMax is how long an append waits for a file that is being made before it is refused (5 s in the original).
 	allocateWaitMax = 5 * time.Second
 )

@@ -390,6 +390,11 @@ func (r *recovery) noteQueue(v *message.View) *Queue {
 	if v.PhyOffset < q.bornAt {
 		return nil // the topic was deleted since
 	}
+	if v.QueueOffset >= q.Max() {
+		if earlier, err := r.ofEarlierLife(q, v); earlier && err == nil { // verify meets the error again
+			return nil
+		}
+	}
 	next := q.Next()
 	seen, known := r.seen[q]
 	// The header is not covered by the CRC: an offset far off must not take the queue with it.

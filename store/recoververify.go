@@ -66,8 +66,14 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 	if u.valid() && !u.IsPreBlank() && u.Phy != v.PhyOffset {
 		named, err := names(r.probe, q, u)
 		if named || err != nil {
+			if named && u.Phy > v.PhyOffset && r.probe.view.QueueOffset == v.QueueOffset {
+				r.diedBehind(q, v.PhyOffset)
+			}
 			return err
 		}
+	}
+	if earlier, err := r.ofEarlierLife(q, v); earlier || err != nil {
+		return err
 	}
 	r.logger.Warn("a queue entry does not name its record; the queue is filled again from there", "topic", q.topic, "queue", int32(q.id),
 		"offset", int64(v.QueueOffset), "position", int64(v.PhyOffset))

@@ -37,8 +37,11 @@ type RecoveryReport struct {
 	Damaged      []DamagedRange
 	DamagedCount int64
 	Queues       int
-	Warnings     []string
-	Took         time.Duration
+	// WithoutFolder are the topics that only the log names, when all of it was looked at and other topics have folders of queues.
+	// Unless the broker knows such a topic it was deleted by another broker: DeleteTopic keeps it from coming back.
+	WithoutFolder []string
+	Warnings      []string
+	Took          time.Duration
 }
 
 // DamagedRange is a part of the log that holds no valid record and was stepped over. Its bytes are kept.
@@ -74,7 +77,8 @@ type recovery struct {
 	probe   *logScanner // for looks beside the scan
 	windows unitWindows
 	below   map[*Queue]belowFiles
-	missing message.PhyOffset // trustNothing and trustCache: the first record that lacks its unit
+	died    map[string]message.PhyOffset // topics that another broker deleted, see settleDeleted
+	missing message.PhyOffset            // trustNothing and trustCache: the first record that lacks its unit
 	// durableTo is the position up to which log and queues are known to be durable.
 	durableTo message.PhyOffset
 }
@@ -111,6 +115,9 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	if err := r.cutLog(end); err != nil {
 		return err
 	}
+	if err := r.settleDeleted(end); err != nil {
+		return err
+	}
 	if r.trust != trustAll {
 		if err := r.settleQueues(end); err != nil {
 			return err
@@ -124,6 +131,7 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		r.correctMin()
 	}
 	r.report.Queues = int(r.s.queues.count.Load())
+	r.report.WithoutFolder = r.withoutFolder()
 	r.report.Took = time.Since(began)
 	return nil
 }

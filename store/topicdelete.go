@@ -65,6 +65,11 @@ func (s *Store) saveDeleted(topic string, mark message.PhyOffset) error {
 	if len(marks) > deletedTopicsMax {
 		return fmt.Errorf("%w: %d topics were deleted whose messages are in the log still", ErrTooManyDeleted, deletedTopicsMax)
 	}
+	return s.writeDeleted(marks)
+}
+
+// writeDeleted replaces the list, durably.
+func (s *Store) writeDeleted(marks map[string]message.PhyOffset) error {
 	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
 		text = fmt.Appendf(text, "%d %s\n", marks[name], name)
@@ -93,6 +98,10 @@ func (s *Store) DeleteTopic(topic string) error {
 		return nil
 	}
 	mark := s.log.dismiss(queues)
+	// Else a power cut could leave a log that ends before the mark, and whoever opens it next might append there.
+	if _, err := s.log.Sync(mark); err != nil {
+		return fmt.Errorf("store: delete a topic: %w", err)
+	}
 	if err := s.saveDeleted(topic, mark); err != nil {
 		return err
 	}
