@@ -16,7 +16,7 @@ import (
 	"peregrine/store/inspect"
 )
 
-const dumpUsage = `peregrine dump: look at a store directory, also of the original and while a broker runs on it. It only reads.
+const dumpUsage = `peregrine dump: look at a store directory, also of the original and while a broker runs on it. It only reads, but for --repair --yes.
 
   peregrine dump [flags] [key=value ...]              what is there
   peregrine dump commitlog [flags] [key=value ...]    records
@@ -25,7 +25,11 @@ const dumpUsage = `peregrine dump: look at a store directory, also of the origin
   peregrine dump checkpoint ...
   peregrine dump config ...                           topics, groups, consumer offsets
   peregrine dump --verify ...                         cross-check log, queues and index; exit 1 on a finding
+  peregrine dump --repair ...                         verify, and say what a repair would do: queues and index made again from the log
+  peregrine dump --repair --fill ...                  likewise, and damaged records replaced by fillers that the original accepts
+  peregrine dump --repair [--fill] --yes ...          do it, on the directory of a broker that is stopped
 
+A directory may also stand alone, if its name has a slash: peregrine dump /data/store --repair.
 Sizes of files are not stored: they are taken from --config or key=value (mappedFileSizeCommitLog, mappedFileSizeConsumeQueue,
 maxHashSlotNum, maxIndexNum), else from names and lengths of the files.
 `
@@ -39,6 +43,8 @@ type dumpOptions struct {
 	from, at       int64
 	count          int64
 	json, verify   bool
+	repair         bool
+	fill, yes      bool     // of a repair: replace damaged records; do it
 	settings       []string // key=value
 	queueSet, only bool     // --queue and --offset were given
 }
@@ -65,6 +71,8 @@ func dump(args []string, stdout, stderr io.Writer) int {
 	p := newDumpPrinter(stdout, o.json)
 	code := exitOK
 	switch {
+	case o.repair:
+		code, err = dumpRepair(o, where, p, stderr)
 	case o.verify:
 		code, err = dumpVerify(d, p, stderr)
 	case o.what == "":
@@ -84,7 +92,10 @@ func dump(args []string, stdout, stderr io.Writer) int {
 		return fail(stderr, exitFailed, fmt.Errorf("dump: %w", ferr))
 	}
 	if err != nil {
-		return fail(stderr, exitStore, fmt.Errorf("dump: %w", err))
+		if code == exitOK {
+			code = exitStore
+		}
+		return fail(stderr, code, fmt.Errorf("dump: %w", err))
 	}
 	if p.more {
 		fmt.Fprintf(stderr, "peregrine: dump: %d shown, there is more: --count N, 0 for all\n", o.count)
@@ -100,6 +111,9 @@ func (o *dumpOptions) flags() *pflag.FlagSet {
 	f.StringVar(&o.store, "store", "", "`DIR` of the data (default storePathRootDir)")
 	f.StringVarP(&o.config, "config", "c", "", "`FILE` broker.conf of the broker that made it")
 	f.BoolVar(&o.verify, "verify", false, "cross-check log, queues and index")
+	f.BoolVar(&o.repair, "repair", false, "say what a repair would do; it changes nothing without --yes")
+	f.BoolVar(&o.fill, "fill", false, "with --repair: put fillers in the place of damaged records")
+	f.BoolVar(&o.yes, "yes", false, "with --repair: do it")
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
 	f.StringVar(&o.topic, "topic", "", "only this `TOPIC`")
 	f.Int32Var(&o.queue, "queue", 0, "only this queue `ID`")
@@ -120,6 +134,8 @@ func parseDump(args []string) (*dumpOptions, error) {
 		switch {
 		case strings.Contains(arg, "="):
 			o.settings = append(o.settings, arg)
+		case strings.ContainsRune(arg, '/') && o.store == "":
+			o.store = arg
 		case o.what != "":
 			return o, fmt.Errorf("%q and %q: one at a time", o.what, arg)
 		case arg == "commitlog", arg == "consumequeue", arg == "index", arg == "checkpoint", arg == "config":
@@ -130,6 +146,10 @@ func parseDump(args []string) (*dumpOptions, error) {
 	}
 	filtered := o.topic != "" || o.queueSet || f.Changed("from") || f.Changed("count") || o.only
 	switch {
+	case (o.fill || o.yes) && !o.repair:
+		return o, errors.New("--fill and --yes belong to --repair")
+	case o.repair && (o.verify || o.what != "" || filtered):
+		return o, errors.New("--repair is about the whole directory and verifies it, too")
 	case o.verify && (o.what != "" || filtered):
 		return o, errors.New("--verify is about the whole directory")
 	case filtered && (o.what == "" || o.what == "checkpoint"):
@@ -145,8 +165,8 @@ func parseDump(args []string) (*dumpOptions, error) {
 	return o, nil
 }
 
-// where finds the directory and its sizes: those that somebody set, 0 for the others.
-func (o *dumpOptions) where() (inspect.Options, error) {
+// configArgs is the part of the command line that a broker would get.
+func (o *dumpOptions) configArgs() []string {
 	args := o.settings
 	if o.config != "" {
 		args = append([]string{"--config", o.config}, args...)
@@ -154,7 +174,12 @@ func (o *dumpOptions) where() (inspect.Options, error) {
 	if o.store != "" {
 		args = append([]string{"--store", o.store}, args...)
 	}
-	cfg, report, err := config.Load(args, os.Getenv, os.ReadFile)
+	return args
+}
+
+// where finds the directory and its sizes: those that somebody set, 0 for the others.
+func (o *dumpOptions) where() (inspect.Options, error) {
+	cfg, report, err := config.Load(o.configArgs(), os.Getenv, os.ReadFile)
 	if err != nil {
 		return inspect.Options{}, err
 	}

@@ -120,9 +120,9 @@ func (r *coldReaders) lookUp(req *pullRequest, units []store.Unit, parts *[]part
 		}
 		for i := range units[:n] {
 			u := &units[i]
-			if u.Phy < r.broker.store.MinPhy() && !u.IsPreBlank() {
+			if u.Phy < r.broker.store.MinPhy() && !u.Hidden() {
 				found.status = statusMessageWasRemoving // its log file is gone: step over
-			} else if !u.IsPreBlank() && req.filter.Match(u.Tags) {
+			} else if !u.Hidden() && req.filter.Match(u.Tags) {
 				if !t.add(&found, u) {
 					break
 				}

@@ -265,7 +265,7 @@ func (b *Broker) lookUp(ls *loopState, r *pullRequest) lookup {
 		}
 		for i := range ls.units[:n] {
 			u := &ls.units[i]
-			if !u.IsPreBlank() && r.filter.Match(u.Tags) {
+			if !u.Hidden() && r.filter.Match(u.Tags) {
 				if !b.store.IsHot(u.Phy) {
 					found.cold = found.messages == 0
 					return found.settle(found.messages > 0)

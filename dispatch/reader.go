@@ -209,7 +209,7 @@ func (r *reader) take(pos message.PhyOffset) bool {
 		}
 	}
 	var tags message.TagsCode
-	if topic.kind == scheduled && r.d.opts.ScheduleTags != nil {
+	if topic.kind == scheduled && r.d.opts.ScheduleTags != nil && !v.IsFiller() {
 		tags = r.d.opts.ScheduleTags(v)
 	} else {
 		tags = v.TagsCode()

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -17,69 +16,9 @@ import (
 	"peregrine/store/storetest"
 )
 
-// damagedVariant is a directory of the original, clean-5.5.0, with damage, and what the original made of it.
-type damagedVariant struct {
-	Name, Damage string
-	Changes      []struct {
-		File         string
-		Remove       bool
-		Truncate, At int64
-		Zeros        int
-		Hex, Text    string
-	}
-	Original struct {
-		Starts bool
-		End    message.PhyOffset
-		Served int
-	}
-}
-
-func damagedVariants(t *testing.T) []damagedVariant {
+func damagedVariants(t *testing.T) []storetest.Variant {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "damaged.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []damagedVariant
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != 35 {
-		t.Fatalf("%d variants", len(all))
-	}
-	return all
-}
-
-// make damages a copy of the undamaged directory.
-func (v *damagedVariant) make(t *testing.T, whole *sysio.FaultFS) *sysio.FaultFS {
-	t.Helper()
-	fsys := whole.Kill()
-	for _, c := range v.Changes {
-		path := filepath.Join(memoryRoot, c.File)
-		raw, err := hex.DecodeString(c.Hex)
-		switch {
-		case err != nil:
-		case c.Remove:
-			if err = fsys.Remove(path); err == nil {
-				if fsys.Remove(filepath.Dir(path)) == nil { // the last file of a folder takes it along
-					_ = fsys.Remove(filepath.Dir(filepath.Dir(path)))
-				}
-			}
-		case c.Text != "":
-			err = writeWhole(fsys, path, c.Text)
-		case c.Truncate > 0:
-			err = setLength(fsys, path, c.Truncate)
-		default:
-			if c.Zeros > 0 {
-				raw = make([]byte, c.Zeros)
-			}
-			writeRaw(t, fsys, path, c.At, raw)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return fsys
+	return storetest.Variants(t, filepath.Join("testdata", "damaged.json"))
 }
 
 // memoryRoot is where inMemory puts a directory.
@@ -220,7 +159,7 @@ func TestDamagedDirectoriesServeWhatIsReadable(t *testing.T) {
 			if !known {
 				t.Fatal("no outcome for it")
 			}
-			fsys, set := v.make(t, undamaged), testSettings(memoryRoot)
+			fsys, set := v.Make(t, undamaged, memoryRoot), testSettings(memoryRoot)
 			for round := range 4 {
 				var lines bytes.Buffer
 				s := openLogged(t, fsys, set, &lines)
@@ -298,7 +237,7 @@ func TestDamagedDirectoriesOfTheOriginal(t *testing.T) {
 	for _, v := range damagedVariants(t) {
 		t.Run(v.Name, func(t *testing.T) {
 			fsys := inMemory(t, storetest.Unpack(t, filepath.Join(dir, v.Name+".tar.gz"), t.TempDir()))
-			got := everyFile(t, v.make(t, undamaged), memoryRoot, map[string]string{})
+			got := everyFile(t, v.Make(t, undamaged, memoryRoot), memoryRoot, map[string]string{})
 			for path, content := range everyFile(t, fsys, memoryRoot, map[string]string{}) {
 				if got[path] != content {
 					t.Errorf("%s differs", path)

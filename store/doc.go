@@ -13,6 +13,7 @@
 //	abort                               start                 process id; deleted by a clean stop
 //	peregrine.state                     start, stop           how the directory was left; the original ignores it
 //	peregrine.deleted                    deleting a topic      topics whose older records are in no queue, see deletedName
+//	peregrine.repair/                    dump --repair         what a repair replaced, see package repair; nothing reads it
 //	commitlog/cut/                      rarely                files that recovery found behind the end, not empty
 //
 // A record of length L goes into a file with at least L+8 free bytes; else the file gets an end mark (i32 bytes left, i32

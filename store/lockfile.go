@@ -72,6 +72,17 @@ func markRunning(fsys sysio.FS, root string) error {
 	return nil
 }
 
+// markChanging makes the directory one that nobody knows: the abort file is there, the state file is not.
+func markChanging(fsys sysio.FS, root string) error {
+	if err := markRunning(fsys, root); err != nil {
+		return err
+	}
+	if err := fsys.Remove(filepath.Join(root, stateName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return fsys.SyncDir(root)
+}
+
 func markStopped(fsys sysio.FS, root string) error {
 	if err := fsys.Remove(filepath.Join(root, abortName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -20,6 +20,10 @@ type Options struct {
 	Now func() message.Millis
 	// Progress is called about once per second while Open recovers, on a goroutine of its own; nil is allowed.
 	Progress func(RecoveryProgress)
+	// Prepare may change the directory before it is recovered, for `peregrine dump --repair`: it is called with the lock held, on a
+	// directory that is not refused. begin marks the directory as one that crashed, of an unknown run, so that whatever becomes of
+	// the changes, the next start looks at everything: call it before the first one. An error of Prepare is Open's. May be nil.
+	Prepare func(begin func() error) error
 }
 
 // Open takes the directory that the configuration names, makes it if it is missing, recovers it and makes it ready to append.
@@ -43,7 +47,18 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	set.prepare = o.Prepare
 	return open(o.FS, set, o.Logger, o.Now, o.Progress)
+}
+
+// Check tells whether Open would refuse the directory that the configuration names: a *RefusedError. It changes nothing and does
+// not look at the lock.
+func Check(fsys sysio.FS, c *config.Config) error {
+	set, err := settingsOf(c)
+	if err == nil {
+		_, err = inspect(fsys, set)
+	}
+	return err
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

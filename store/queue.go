@@ -18,6 +18,10 @@ type Unit struct {
 // IsPreBlank tells that the unit only keeps its queue offset occupied: there is no record, readers step over it.
 func (u Unit) IsPreBlank() bool { return u.Size == preBlankSize }
 
+// Hidden tells that there is nothing to show at the unit's offset: a pre-blank unit, or that of a filler in the place of a damaged
+// record (message.Filler).
+func (u Unit) Hidden() bool { return u.Size == preBlankSize || u.Tags == message.TagsCodeFiller }
+
 // Queue is one queue of one topic: the next offset for appends, and the ConsumeQueue that readers see. It exists in memory
 // from the first mention on, in files from its first unit on.
 type Queue struct {

@@ -135,7 +135,18 @@ func (r *recovery) hideUnit(q *Queue, offset message.QueueOffset, phy message.Ph
 	if n, err := q.readUnits(one[:], offset, q.Max()); err != nil || n == 0 || one[0].Phy != phy || one[0].IsPreBlank() {
 		return err
 	}
-	return q.write(offset, nil, 1)
+	return r.replaceUnit(q, offset, Unit{Size: preBlankSize})
+}
+
+// replaceUnit writes one unit in the middle of a queue. It becomes durable with the next flush.
+func (r *recovery) replaceUnit(q *Queue, offset message.QueueOffset, u Unit) error {
+	q.synced = min(q.synced, offset)
+	if !q.dirty {
+		q.dirty = true
+		q.store.noteDirty(q)
+	}
+	r.windows.forget(q)
+	return q.write(offset, []Unit{u}, 1)
 }
 
 // eachQueue calls work for every queue, on a few goroutines.

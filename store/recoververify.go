@@ -60,6 +60,13 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 	}
 	// Only a unit in two sectors, or the last one, of which a write may have brought a part, can be right but for its tags code.
 	whole := !tearable(v.QueueOffset, r.s.set.queueFileBytes) && v.QueueOffset+1 < q.Max()
+	if u.Phy == v.PhyOffset && u.Size == v.Size && v.IsFiller() {
+		if u.Tags == message.TagsCodeFiller {
+			return nil
+		}
+		// The unit of the damaged record, or what the original made: readers would not step over it.
+		return r.replaceUnit(q, v.QueueOffset, Unit{Phy: u.Phy, Size: u.Size, Tags: message.TagsCodeFiller})
+	}
 	if u.Phy == v.PhyOffset && u.Size == v.Size && (whole || r.tagsFit(q, u, v)) {
 		return nil
 	}

@@ -23,4 +23,6 @@ type settings struct {
 	forcePct int // diskSpaceCleanForciblyRatio
 
 	retention retention
+
+	prepare func(begin func() error) error // Options.Prepare, nil: nothing
 }

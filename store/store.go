@@ -91,6 +91,11 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 	if err == nil && !lockThere {
 		err = fillLockFile(fsys, set.root)
 	}
+	if err == nil && set.prepare != nil {
+		if err = set.prepare(func() error { return markChanging(fsys, set.root) }); err == nil {
+			lay, err = inspect(fsys, set)
+		}
+	}
 	if err == nil {
 		err = markRunning(fsys, set.root)
 	}

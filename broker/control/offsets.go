@@ -155,5 +155,5 @@ func unitAt(q *store.Queue, at message.QueueOffset) (store.Unit, bool) {
 			return store.Unit{}, false
 		}
 	}
-	return unit[0], n == 1 && !unit[0].IsPreBlank()
+	return unit[0], n == 1 && !unit[0].Hidden()
 }

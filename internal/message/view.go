@@ -134,10 +134,13 @@ func (v *View) Record() Record {
 		ReconsumeTimes: v.ReconsumeTimes, BornTimestamp: v.BornTimestamp, BornHost: v.BornHost}
 }
 
-// TagsCode is the tags code of the record's TAGS property.
+// TagsCode is the tags code of the record's TAGS property; TagsCodeFiller for a filler.
 //
 // hot: 0 allocs.
 func (v *View) TagsCode() TagsCode {
+	if v.IsFiller() {
+		return TagsCodeFiller
+	}
 	tags, _ := GetProperty(v.Properties, PropertyTags)
 	return TagsCodeOf(tags)
 }

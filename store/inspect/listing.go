@@ -29,7 +29,7 @@ type Record struct {
 	Topic      string `json:"topic"`
 	Queue      int32  `json:"queue"`
 	Offset     int64  `json:"offset"`
-	Type       string `json:"type"` // normal, prepared, commit, rollback
+	Type       string `json:"type"` // normal, prepared, commit, rollback; filler: what dump --repair put in the place of a damaged record
 	Version    int    `json:"version"`
 	Flag       int32  `json:"flag"`
 	SysFlag    int32  `json:"sysFlag"`
@@ -149,6 +149,9 @@ func (r *logReader) record(d *Directory, pos message.PhyOffset, verdict verdict)
 	v := &r.view
 	rec.Size, rec.Topic, rec.Queue, rec.Offset = int64(v.Size), string(v.Topic), int32(v.QueueID), int64(v.QueueOffset)
 	rec.Type = [...]string{"normal", "prepared", "commit", "rollback"}[v.SysFlag&message.SysFlagTransactionMask>>2]
+	if v.IsFiller() {
+		rec.Type = "filler"
+	}
 	if rec.Version = 1; v.Magic == message.MagicV2 {
 		rec.Version = 2
 	}

@@ -13,6 +13,10 @@ import (
 type VerifyOptions struct {
 	Found    func(Finding)         // with each finding, in the order they are met; not nil
 	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
+	Damaged  func(Damage)          // with each damaged part that good records follow, in order; may be nil
+	Queue    func(QueueEnd)        // with each queue, at the end; may be nil
+	// Hidden is called with each good record whose unit only keeps the offset; may be nil.
+	Hidden func(topic string, queue message.QueueID, offset message.QueueOffset)
 }
 
 // Report is what a verification counted.
@@ -53,6 +57,8 @@ type verifier struct {
 	clean    cut // what the original would do after a clean stop
 	crash    cut // and after a crash
 	told     time.Time
+
+	lastStore message.Millis // store time of the last good record; 0 = none met
 }
 
 // suspect is a damaged part of the log.
@@ -120,6 +126,9 @@ func (v *verifier) run() error {
 	for _, q := range v.listed {
 		if err := v.finishQueue(q); err != nil {
 			return err
+		}
+		if v.o.Queue != nil {
+			v.o.Queue(QueueEnd{q.topic, q.id, q.next, q.dir})
 		}
 	}
 	if err := v.index.finish(); err != nil {
@@ -242,6 +251,7 @@ func (v *verifier) keepSuspects() error {
 		s := &v.suspects[i]
 		v.report.Damaged++
 		v.noteDamage(s)
+		v.tellDamage(s)
 		f := v.d.place(&Finding{Level: Fault, Kind: KindLogDamaged, Count: s.bytes}, s.phy)
 		if s.record {
 			id, off := int32(s.view.QueueID), int64(s.view.QueueOffset)
@@ -297,6 +307,7 @@ func (v *verifier) inDamage(phy message.PhyOffset) bool {
 
 func (v *verifier) goodRecord(view *message.View) error {
 	v.report.Records++
+	v.lastStore = view.StoreTimestamp
 	if v.clean.at >= 0 {
 		v.clean.lost++
 	}

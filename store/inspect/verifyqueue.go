@@ -135,6 +135,9 @@ func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *m
 	case !u.Written():
 		v.noUnit(q, off, phy)
 	case u.PreBlank():
+		if v.o.Hidden != nil {
+			v.o.Hidden(q.topic, q.id, off)
+		}
 		v.extend(q, KindUnit, Fault, off, phy, "hidden", "%s: the record is good, the unit hides it", "")
 	case u.Phy != phy:
 		v.extend(q, KindUnit, Fault, off, phy, "position", fmt.Sprintf("%%s: the first names position %d, the record is at %d", u.Phy, phy), "")
@@ -150,7 +153,7 @@ func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *m
 }
 
 func tagsFit(unit, record message.TagsCode, topic string, stored message.Millis) bool {
-	return unit == record || unit.IsExtAddress() || topic == message.ScheduleTopic && message.Millis(unit) > stored
+	return unit == record || record == message.TagsCodeFiller && unit == 0 || unit.IsExtAddress() || topic == message.ScheduleTopic && message.Millis(unit) > stored
 }
 
 // noUnit takes a record that no consumer gets.
