@@ -226,3 +226,19 @@ func TestTheBinaryStartsNoProcess(t *testing.T) {
 		}
 	}
 }
+
+// Lines go through the logger that main made, which limits them (case R10): nobody else writes to the terminal or makes a logger.
+func TestEveryLineIsLimited(t *testing.T) {
+	writes := regexp.MustCompile(`slog\.New(Text|JSON)Handler|slog\.(Default|SetDefault)\(|os\.Std(err|out)\b|\blog\.(Print|Fatal|Panic|SetOutput)|slog\.(Info|Warn|Error|Debug)\(`)
+	walkGo(t, func(path string, lines []string) {
+		room, _, inside := strings.Cut(filepath.ToSlash(path), "/")
+		if strings.HasSuffix(path, "_test.go") || !inside || room == "perf" || room == "bench" || room == "interop" {
+			return
+		}
+		for i, l := range lines {
+			if writes.MatchString(l) {
+				t.Errorf("%s:%d writes past the limited log: %s", path, i+1, strings.TrimSpace(l))
+			}
+		}
+	})
+}

@@ -103,6 +103,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	counter("answers_dropped_total", "answers whose connection was gone", func(s *stats) uint64 { return s.Network.AnswersDropped })
 	counter("mail_dropped_total", "values that met a full mailbox", func(s *stats) uint64 { return s.Network.MailDropped })
 	counter("log_lines_dropped_total", "log lines lost to a slow sink", func(*stats) uint64 { return s.log.Dropped() })
+	counter("log_lines_suppressed_total", "log lines left out because their text repeated itself (logBurst, logRefill)", func(*stats) uint64 { return s.log.Suppressed() })
 	s.registerNamesrv(r)
 	for _, reason := range broker.CloseReasons() {
 		counter(fmt.Sprintf("connections_closed_total{reason=%q}", reason), "connections closed", func(s *stats) uint64 { return s.Network.Closed[reason] })

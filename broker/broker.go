@@ -130,7 +130,6 @@ type Broker struct {
 	bootTime   message.Millis
 	panics     atomic.Uint64
 	coldErrors atomic.Uint64
-	repeated   *repeatedLog
 }
 
 // New opens the state files and builds everything that needs no port. Nothing on disk is changed.
@@ -138,7 +137,7 @@ func New(o Options) (*Broker, error) {
 	cfg := o.Config
 	b := &Broker{
 		cfg: cfg, fs: o.FS, addr: o.Addr, logger: o.Logger, fatal: o.Fatal, store: o.Store, namesrv: o.Nameserver, filters: filter.NewCache(),
-		stopTimers: make(chan struct{}), timersDone: make(chan struct{}), repeated: newRepeatedLog(o.Logger), bootTime: now(),
+		stopTimers: make(chan struct{}), timersDone: make(chan struct{}), bootTime: now(),
 		syncFlush:        cfg.SyncFlushed(),
 		readable:         int32(cfg.BrokerPermission)&topics.PermRead != 0,
 		writable:         int32(cfg.BrokerPermission)&topics.PermWrite != 0,
@@ -367,7 +366,7 @@ func (b *Broker) keepTime() {
 			}
 		case <-persist.C:
 			if err := errors.Join(b.offsets.Persist(), b.groups.Save()); err != nil {
-				b.repeated.Error("state files could not be written", "err", err)
+				b.logger.Error("state files could not be written", "err", err)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (r *coldReaders) answer(req *pullRequest, units []store.Unit, parts *[]part
 	}
 	b := r.broker
 	b.coldErrors.Add(1)
-	b.repeated.Warn("a pull could not read the store", "topic", req.queue.Topic(), "queue", req.queue.ID(), "offset", req.offset, "err", err)
+	b.logger.Warn("a pull could not read the store", "topic", req.queue.Topic(), "queue", req.queue.ID(), "offset", req.offset, "err", err)
 	buf = netio.GetBuffer(512)
 	buf.B = wire.AppendPullResponse(buf.B, req.enc, req.opaque, wire.ResponseSystemError, fmt.Sprintf("the store cannot be read: %v", err), nil, 0)
 	return buf

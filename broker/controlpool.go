@@ -168,7 +168,7 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 	defer func() {
 		if v := recover(); v != nil {
 			b.panics.Add(1)
-			b.repeated.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
+			b.logger.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
 			reply = wire.Reply{Code: wire.ResponseSystemError, Remark: "internal error, see the broker's log"}
 		}
 		if answer != nil || reply.None || cmd.IsOneway() {

@@ -30,7 +30,7 @@ func (h handler) Frame(c *netio.Conn, frame []byte) {
 	cmd := &ls.command
 	if err := ls.decoder.Decode(frame, cmd); err != nil {
 		ls.count[countUndecodable]++
-		b.repeated.Warn("connection closed: its request cannot be decoded", "remote", c.Remote, "err", err)
+		b.logger.Warn("connection closed: its request cannot be decoded", "remote", c.Remote, "err", err)
 		c.CloseAfterTurn(err)
 		return
 	}

@@ -9,15 +9,12 @@ import (
 	"time"
 )
 
-const (
-	logLinesMax = 4096        // lines that wait for a slow sink; more are dropped and counted
-	logFlushMax = time.Second // how long Close waits for the sink
-)
-
 // Log is a logger whose callers never wait for the sink: lines are formatted where they are logged and written by one
-// goroutine. An event loop that logs to a full pipe must not stand still.
+// goroutine. An event loop that logs to a full pipe must not stand still. Lines that repeat themselves are limited, whoever
+// logs them: see limitedHandler.
 type Log struct {
 	*slog.Logger
+	budgets *logBudgets
 	sink    io.Writer
 	lines   chan []byte
 	dropped atomic.Uint64
@@ -29,14 +26,17 @@ type Log struct {
 
 // NewLog starts the writing goroutine; Close ends it. Text lines as slog's, one write each.
 func NewLog(sink io.Writer, level slog.Leveler) *Log {
-	l := &Log{sink: sink, lines: make(chan []byte, logLinesMax), done: make(chan struct{})}
-	l.Logger = slog.New(slog.NewTextHandler(lineWriter{l}, &slog.HandlerOptions{Level: level}))
+	l := &Log{sink: sink, budgets: newLogBudgets(), lines: make(chan []byte, logLinesMax), done: make(chan struct{})}
+	l.Logger = slog.New(limitedHandler{slog.NewTextHandler(lineWriter{l}, &slog.HandlerOptions{Level: level}), l.budgets})
 	go l.run()
 	return l
 }
 
 // Dropped is how many lines found the queue full.
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
+
+// Suppressed is how many lines were left out because their text repeated itself.
+func (l *Log) Suppressed() uint64 { return l.budgets.left.Load() }
 
 // Close writes what waits, for at most a second. Later lines are dropped.
 func (l *Log) Close() {
@@ -68,16 +68,20 @@ func (l *Log) run() {
 type lineWriter struct{ log *Log }
 
 func (w lineWriter) Write(line []byte) (int, error) {
+	n := len(line)
+	if n > logLineMax {
+		line = append(line[:logLineMax-len(logCut)], logCut...)
+	}
 	w.log.mu.RLock()
 	defer w.log.mu.RUnlock()
 	if w.log.closed {
 		w.log.dropped.Add(1)
-		return len(line), nil
+		return n, nil
 	}
 	select {
 	case w.log.lines <- append([]byte(nil), line...):
 	default:
 		w.log.dropped.Add(1)
 	}
-	return len(line), nil
+	return n, nil
 }

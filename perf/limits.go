@@ -11,3 +11,14 @@ const (
 	answerTimeout     = 10 * time.Second // to write one answer, profiles excepted
 	profileSecondsMax = 300              // of one CPU profile or trace; more gets 400
 )
+
+// The limits of the log.
+const (
+	logLinesMax = 4096             // lines that wait for a slow sink; more are dropped and counted
+	logFlushMax = time.Second      // how long Close waits for the sink
+	logLineMax  = 16 << 10         // bytes of a line; a stack is 2 to 8 KiB
+	logCut      = "… (cut)\n"      // the end of a line that was longer
+	logBurst    = 100              // lines of one text at once
+	logRefill   = 10 * time.Second // one more line of it after each
+	logTextsMax = 1024             // texts that have budgets of their own
+)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"peregrine/broker/filter"
+	"peregrine/broker/names"
 	"peregrine/netio"
 	"peregrine/wire"
 )
@@ -190,7 +191,7 @@ func (r *Registry) compare(g *ConsumerGroup, wanted []wire.SubscriptionData, fro
 		}
 		if suppressed, write := g.conflict.due(from.LastSeen); write {
 			r.logger.Warn("members of a consumer group subscribe differently: messages are lost for some of them",
-				"group", g.name, "client", from.ID, "subscribes", clip(declared), "other", other.ID, "other subscribes", clip(other.declared),
+				"group", g.name, "client", from.ID, "subscribes", names.Quote(declared), "other", other.ID, "other subscribes", names.Quote(other.declared),
 				"suppressed", suppressed)
 		}
 		return
@@ -204,13 +205,6 @@ func declaration(wanted []wire.SubscriptionData) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "; ") + "."
-}
-
-func clip(s string) string {
-	if len(s) <= conflictQuoteMax {
-		return s
-	}
-	return strings.ToValidUTF8(s[:conflictQuoteMax], "") + "…"
 }
 
 // Conflicting returns the groups whose members subscribe differently at the moment, sorted.

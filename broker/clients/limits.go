@@ -20,8 +20,6 @@ const (
 	TopicsPerGroupMax = 10_000
 	// ClientIDBytesMax bounds a client id; a longer one is cut.
 	ClientIDBytesMax = 1024
-	// conflictQuoteMax bounds the text of one member's subscription in a warning.
-	conflictQuoteMax = 300
 	// warnEvery is the time between two warnings about the same group.
 	warnEvery message.Millis = 60_000
 )

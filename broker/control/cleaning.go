@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"peregrine/broker/names"
 	"peregrine/broker/topics"
 	"peregrine/wire"
 )
@@ -20,24 +21,24 @@ func (s *service) deleteTopic(r *Request) wire.Reply {
 	if refusal := s.Topics.Delete(h.Topic); refusal != nil {
 		return refusal.Reply()
 	}
-	names := []string{h.Topic}
+	deleted := []string{h.Topic}
 	for _, group := range s.Offsets.GroupsOf(h.Topic) {
 		for _, separator := range []string{"_", "+"} { // of the retry topics' first and second form (KeyBuilder, 5.5.0)
 			if name := topics.RetryPrefix + group + separator + h.Topic; s.Topics.Find(name) != nil && s.Topics.Delete(name) == nil {
-				names = append(names, name)
+				deleted = append(deleted, name)
 			}
 		}
 	}
 	var failed error
-	for _, name := range names {
+	for _, name := range deleted {
 		failed = errors.Join(failed, s.Store.DeleteTopic(name))
 		s.Offsets.RemoveTopic(name)
 	}
 	if failed != nil {
-		s.Logger.Error("the queues of a deleted topic could not be deleted", "topic", clip(h.Topic), "error", failed)
+		s.Logger.Error("the queues of a deleted topic could not be deleted", "topic", names.Quote(h.Topic), "error", failed)
 		return failure(wire.ResponseSystemError, "the topic is deleted, its queues could not be: "+failed.Error()+"; delete it once more")
 	}
-	s.Logger.Info("topic deleted by an administrator", "topic", clip(h.Topic), "remote", r.Remote)
+	s.Logger.Info("topic deleted by an administrator", "topic", names.Quote(h.Topic), "remote", r.Remote)
 	return success(nil, nil)
 }
 

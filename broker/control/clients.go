@@ -6,6 +6,7 @@ import (
 
 	"peregrine/broker/clients"
 	"peregrine/broker/filter"
+	"peregrine/broker/names"
 	"peregrine/internal/message"
 	"peregrine/wire"
 )
@@ -82,7 +83,7 @@ func (s *service) consumerList(r *Request) wire.Reply {
 	}
 	ids := s.Clients.ConsumerIDs(h.ConsumerGroup)
 	if len(ids) == 0 {
-		return wire.Reply{Code: wire.ResponseSystemError, Remark: "no consumer for this group, " + clip(h.ConsumerGroup), Header: noFields{}}
+		return wire.Reply{Code: wire.ResponseSystemError, Remark: "no consumer for this group, " + names.Quote(h.ConsumerGroup), Header: noFields{}}
 	}
 	return success(noFields{}, wire.EncodeBody(wire.ConsumerListBody{ConsumerIDList: ids}))
 }
@@ -97,7 +98,7 @@ func (s *service) checkClientConfig(r *Request) wire.Reply {
 		return wire.ReplyOf(err)
 	}
 	if d := body.SubscriptionData; d != nil && !filter.IsTag(d.ExpressionType) {
-		return failure(wire.ResponseSystemError, "The broker does not support consumer to filter message by "+clip(d.ExpressionType))
+		return failure(wire.ResponseSystemError, "The broker does not support consumer to filter message by "+names.Quote(d.ExpressionType))
 	}
 	return success(nil, nil)
 }
@@ -140,7 +141,7 @@ func (s *service) consumerConnections(r *Request) wire.Reply {
 	}
 	group, members := s.Clients.LookupGroup([]byte(h.ConsumerGroup)), s.Clients.Consumers(h.ConsumerGroup)
 	if group == nil || len(members) == 0 {
-		return failure(wire.ResponseConsumerNotOnline, "the consumer group["+clip(h.ConsumerGroup)+"] not online")
+		return failure(wire.ResponseConsumerNotOnline, "the consumer group["+names.Quote(h.ConsumerGroup)+"] not online")
 	}
 	scalars := group.Scalars()
 	table := make(map[string]wire.SubscriptionData)
@@ -164,7 +165,7 @@ func (s *service) producerConnections(r *Request) wire.Reply {
 	}
 	members, known := s.Clients.Producers(h.ProducerGroup)
 	if !known {
-		return failure(wire.ResponseSystemError, "the producer group["+clip(h.ProducerGroup)+"] not exist")
+		return failure(wire.ResponseSystemError, "the producer group["+names.Quote(h.ProducerGroup)+"] not exist")
 	}
 	return success(nil, wire.EncodeBody(struct {
 		ConnectionSet []connection `json:"connectionSet"`

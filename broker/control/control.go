@@ -139,9 +139,3 @@ func missing(err error) (field string, ok bool) {
 	}
 	return "", false
 }
-
-// clip keeps a remark that quotes a name from the network within a line.
-func clip(name string) string {
-	const quotedMax = 1024
-	return name[:min(len(name), quotedMax)]
-}

@@ -1,6 +1,9 @@
 package control
 
-import "peregrine/wire"
+import (
+	"peregrine/broker/names"
+	"peregrine/wire"
+)
 
 // updateGroup is code 200. Without a body nothing happens, as in the original.
 func (s *service) updateGroup(r *Request) wire.Reply {
@@ -43,7 +46,7 @@ func (s *service) deleteGroup(r *Request) wire.Reply {
 	if h.CleanOffset {
 		s.Offsets.RemoveGroup(h.GroupName)
 	}
-	s.Logger.Info("subscription group deleted by an administrator", "group", clip(h.GroupName), "offsets too", h.CleanOffset, "remote", r.Remote)
+	s.Logger.Info("subscription group deleted by an administrator", "group", names.Quote(h.GroupName), "offsets too", h.CleanOffset, "remote", r.Remote)
 	return success(nil, nil)
 }
 

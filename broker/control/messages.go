@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"peregrine/broker/names"
 	"peregrine/internal/message"
 	"peregrine/store"
 	"peregrine/wire"
@@ -47,7 +48,7 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 	if index != nil {
 		var err error
 		if found, err = index.Query(q); err != nil {
-			s.Logger.Error("a query by key failed", "topic", clip(h.Topic), "error", err)
+			s.Logger.Error("a query by key failed", "topic", names.Quote(h.Topic), "error", err)
 			return failure(wire.ResponseSystemError, "the index cannot be read: "+err.Error())
 		}
 	}

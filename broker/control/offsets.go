@@ -3,6 +3,7 @@ package control
 import (
 	"strings"
 
+	"peregrine/broker/names"
 	"peregrine/internal/message"
 	"peregrine/store"
 	"peregrine/wire"
@@ -50,9 +51,9 @@ func (s *service) updateOffset(r *Request) wire.Reply {
 	}
 	switch {
 	case s.Groups.Find(h.ConsumerGroup) == nil:
-		return reply(wire.ResponseSubscriptionGroupNotExist, "Group "+clip(h.ConsumerGroup)+" not exist!")
+		return reply(wire.ResponseSubscriptionGroupNotExist, "Group "+names.Quote(h.ConsumerGroup)+" not exist!")
 	case s.Topics.Find(h.Topic) == nil:
-		return reply(wire.ResponseTopicNotExist, "Topic "+clip(h.Topic)+" not exist!")
+		return reply(wire.ResponseTopicNotExist, "Topic "+names.Quote(h.Topic)+" not exist!")
 	case absent && field == "queueId":
 		return reply(wire.ResponseInvalidParameter, "QueueId is null, topic is "+h.Topic)
 	case absent:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"peregrine/broker/names"
 	"peregrine/internal/config"
 	"peregrine/wire"
 )
@@ -20,7 +21,7 @@ func (s *service) updateConfig(r *Request) wire.Reply {
 			continue
 		}
 		if slices.Contains(protected, key) {
-			s.Logger.Warn("a protected setting was to be changed over the wire", "key", clip(key), "remote", r.Remote)
+			s.Logger.Warn("a protected setting was to be changed over the wire", "key", names.Quote(key), "remote", r.Remote)
 			return failure(wire.ResponseNoPermission, "Can not update config in black list.")
 		}
 		changes = true

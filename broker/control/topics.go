@@ -3,6 +3,7 @@ package control
 import (
 	"strconv"
 
+	"peregrine/broker/names"
 	"peregrine/broker/topics"
 	"peregrine/internal/message"
 	"peregrine/wire"
@@ -15,7 +16,7 @@ func (s *service) updateTopic(r *Request) wire.Reply {
 		return wire.ReplyOf(err)
 	}
 	if h.TopicFilterType != wire.TopicFilterSingleTag && h.TopicFilterType != wire.TopicFilterMultiTag {
-		return failure(wire.ResponseSystemError, "topicFilterType = ["+clip(h.TopicFilterType)+"] value invalid")
+		return failure(wire.ResponseSystemError, "topicFilterType = ["+names.Quote(h.TopicFilterType)+"] value invalid")
 	}
 	config := wire.TopicConfig{Order: h.Order, Perm: h.Perm, ReadQueueNums: h.ReadQueueNums, WriteQueueNums: h.WriteQueueNums,
 		TopicFilterType: h.TopicFilterType, TopicName: h.Topic}
@@ -89,7 +90,7 @@ func (s *service) topicConfig(r *Request) wire.Reply {
 	}
 	topic := s.Topics.Find(h.Topic)
 	if topic == nil {
-		return failure(wire.ResponseTopicNotExist, "No topic in this broker. topic: "+clip(h.Topic))
+		return failure(wire.ResponseTopicNotExist, "No topic in this broker. topic: "+names.Quote(h.Topic))
 	}
 	return success(nil, wire.EncodeBody(topic.Config()))
 }
@@ -110,7 +111,7 @@ func (s *service) topicStats(r *Request) wire.Reply {
 	}
 	topic := s.Topics.Find(h.Topic)
 	if topic == nil {
-		return failure(wire.ResponseTopicNotExist, "topic["+clip(h.Topic)+"] not exist")
+		return failure(wire.ResponseTopicNotExist, "topic["+names.Quote(h.Topic)+"] not exist")
 	}
 	config := topic.Config()
 	body := []byte(`{"offsetTable":{`)
