@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare bench-append bench-retention bench-recovery bench-longpoll bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -54,6 +54,10 @@ interop: build
 # Both brokers on this machine, interleaved: sends per second and latency with ratios and verdicts (some 6 minutes).
 compare: build
 	$(GO) run ./interop/compare speed
+
+# Starts of both brokers on one directory of some GB, found in three ways (some 5 minutes, 8 GB of disk).
+compare-recovery: build
+	$(GO) run ./interop/compare recovery
 
 # A message sent during a held pull has to arrive in under 10 ms on an idle machine.
 bench-longpoll: build

@@ -1,12 +1,14 @@
-// Command compare measures peregrine beside the original on this machine: `make compare`, `make bench-longpoll`, `make bench-idle`.
+// Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`,
+// `make bench-longpoll`, `make bench-idle`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
+//	compare recovery   how long starts of both take on one directory of some GB, found in three ways
 //	compare longpoll   how fast a message reaches a held pull of peregrine
 //	compare idle       start, CPU and memory of a peregrine that has nothing to do
 //
 // The rules: the original runs with its shipped broker.conf and the collector settings of its start script, a heap of at
-// least 4 GiB, and gets the warm-up load before anything counts. Both stores lie on one disk. Both brokers stay up, only one
-// is under load at a time, and the order alternates from round to round. A rate counts only if dispatch is level within a second.
+// least 4 GiB, and gets the warm-up load before anything counts. Both stores lie on one disk. Both brokers stay up (not for
+// recovery, which gives them one directory in turn), only one is under load at a time, and the order alternates from round to round. A rate counts only if dispatch is level within a second.
 package main
 
 import (
@@ -41,6 +43,7 @@ type options struct {
 	warm     time.Duration
 	duration time.Duration
 	rounds   int
+	segments int
 	jsonFile string
 }
 
@@ -52,8 +55,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "longpoll", "idle"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|longpoll|idle [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle [--help]")
 		return 2
 	}
 	var o options
@@ -64,6 +67,7 @@ func run(ctx context.Context, args []string) int {
 	fs.DurationVar(&o.warm, "warm", 60*time.Second, "load on the original before anything counts")
 	fs.DurationVar(&o.duration, "duration", 10*time.Second, "measured time of one run")
 	fs.IntVar(&o.rounds, "rounds", 3, "runs of each row on each broker")
+	fs.IntVar(&o.segments, "segments", 3, "recovery: files of 1 GiB in the log")
 	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
 	if err := fs.Parse(args[1:]); err != nil {
 		if !errors.Is(err, pflag.ErrHelp) {
@@ -81,8 +85,13 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if args[0] == "idle" {
-		good, err := measureIdle(ctx, o.binary, dir)
+	if args[0] == "idle" || args[0] == "recovery" {
+		good, err := false, error(nil)
+		if args[0] == "idle" {
+			good, err = measureIdle(ctx, o.binary, dir)
+		} else {
+			good, err = compareRecovery(ctx, o, dir)
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
