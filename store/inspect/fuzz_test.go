@@ -90,10 +90,32 @@ func FuzzDirectory(f *testing.F) {
 		d, err := Open(Options{FS: m, Root: "/store", SegmentBytes: 1024, QueueFileBytes: 80})
 		must(t, err)
 		found := 0
-		r, err := d.Verify(VerifyOptions{Found: func(f Finding) { found++; _ = f.String() }})
+		r, err := d.Verify(VerifyOptions{Found: func(f Finding) { found++; _ = f.String() }, Damaged: func(x Damage) {
+			lost, err := d.LostUnits(x.Phy, x.Phy+message.PhyOffset(x.Bytes), 100)
+			must(t, err)
+			if x.Bytes <= 0 || len(lost) > 100 {
+				t.Errorf("%+v, %d units", x, len(lost))
+			}
+			_, _, err = d.Neighbours(x.Topic, x.Queue, x.Offset, x.Phy)
+			must(t, err)
+		}, Queue: func(e QueueEnd) {
+			if e.Dir == nil {
+				return
+			}
+			kept, err := d.KeptBelow(e.Dir, message.PhyOffset(2048))
+			must(t, err)
+			if kept < 0 || kept > 8 {
+				t.Errorf("offsets up to %d", kept)
+			}
+		}})
 		must(t, err)
 		if int64(found) != r.Findings+r.Notes || r.Records > 6 {
 			t.Errorf("%d findings told, %+v", found, r)
+		}
+		from, to, err := d.Behind(r.End)
+		must(t, err)
+		if from > to || to-from > 1024 {
+			t.Errorf("%d to %d behind the end, %d", from, to, r.End)
 		}
 		_, err = d.Summarize()
 		must(t, err)
