@@ -82,6 +82,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
 	s.registerSyncTimes(r, snap)
 	s.registerRetention(r, snap)
+	s.registerDelays(r, snap)
 
 	gauge("topics", "topics", func(s *stats) float64 { return float64(s.Topics) })
 	gauge("groups", "subscription groups", func(s *stats) float64 { return float64(s.Groups) })

@@ -38,6 +38,7 @@ import (
 
 	"peregrine/broker/clients"
 	"peregrine/broker/control"
+	"peregrine/broker/delay"
 	"peregrine/broker/filter"
 	"peregrine/broker/groups"
 	"peregrine/broker/locks"
@@ -100,6 +101,8 @@ type Broker struct {
 	offsets *offsets.Table
 	locks   *locks.Table
 	losses  *losses
+	delays  *delay.Service
+	retries control.Retries
 	filters *filter.Cache
 	polls   *longpoll.Table
 	namesrv Nameserver
@@ -157,6 +160,9 @@ func New(o Options) (*Broker, error) {
 	}
 	b.memoryWindow = memoryWindowOf(uint64(physical), cfg.AccessMessageInMemoryMaxRatio)
 	if err := b.openTables(o); err != nil {
+		return nil, err
+	}
+	if err := b.openDelays(); err != nil {
 		return nil, err
 	}
 	b.losses = newLosses(b.offsets, b.logger)
@@ -219,6 +225,17 @@ func (b *Broker) openTables(o Options) (err error) {
 	return nil
 }
 
+func (b *Broker) openDelays() (err error) {
+	levels, err := config.ParseDelayLevels(b.cfg.MessageDelayLevel)
+	if err != nil {
+		return err
+	}
+	b.delays, err = delay.Open(delay.Options{FS: b.fs, Path: filepath.Join(b.cfg.StorePathRootDir, "config", "delayOffset.json"), Store: b.store,
+		Appender: internalSender{b}, Levels: delay.NewLevels(levels), PersistInterval: time.Duration(b.cfg.FlushDelayOffsetInterval) * time.Millisecond,
+		VersionStep: b.cfg.DelayOffsetUpdateVersionStep, Logger: b.logger, Now: now, Crashed: !b.store.Recovery().Clean})
+	return err
+}
+
 func (b *Broker) buildFlush() {
 	cfg := b.cfg
 	b.flusher = flush.New(b.store.CommitLog(), flush.Options{
@@ -234,8 +251,8 @@ func (b *Broker) buildFlush() {
 
 func (b *Broker) buildDispatch() {
 	cfg := b.cfg
-	b.dispatcher = dispatch.New(dispatch.Options{Store: b.store, Shards: b.reputShards(), Announcer: b.polls,
-		OnError: b.store.SetDispatchError, Logger: b.logger})
+	b.dispatcher = dispatch.New(dispatch.Options{Store: b.store, Shards: b.reputShards(), Announcer: announcer{b.polls, b.delays},
+		ScheduleTags: b.delays.ScheduleTags, OnError: b.store.SetDispatchError, Logger: b.logger})
 	b.keeper = dispatch.NewKeeper(b.dispatcher, b.store, dispatch.KeeperOptions{
 		Interval:         time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
 		LeastPages:       cfg.FlushConsumeQueueLeastPages,
@@ -300,7 +317,8 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 	}
 	b.rates = control.NewRates(b.rateCounters)
 	b.processors = control.Processors(control.Deps{Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients,
-		Offsets: b.offsets, Locks: b.locks, Rates: b.rates, Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
+		Offsets: b.offsets, Locks: b.locks, Rates: b.rates, Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries,
+		Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
 		Logger: b.logger, Now: now})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
 	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
@@ -310,6 +328,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 		b.server = nil // Stop has nothing more to end than what Recover began
 		return err
 	}
+	b.delays.Start()
 	go b.keepTime()
 	go func() {
 		<-server.Done()
@@ -329,13 +348,14 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 		b.server.Shutdown(drain, func() bool { return b.server.Stats().InFlight == 0 && b.waitingForSync() == 0 })
 		b.control.stop()
 		b.cold.stop()
+		b.delays.Stop()
 		close(b.stopTimers)
 		<-b.timersDone
 	}
 	errs := b.flusher.Stop()
 	drained := b.dispatcher.Stop(deadline)
 	indexed := b.indexer == nil || b.indexer.Stop(deadline)
-	errs = errors.Join(errs, b.keeper.Stop(), b.offsets.Persist(), b.groups.Save(), b.topics.Save())
+	errs = errors.Join(errs, b.keeper.Stop(), b.delays.Persist(), b.offsets.Persist(), b.groups.Save(), b.topics.Save())
 	if errs != nil || !drained || !indexed {
 		b.logger.Error("the stop is not clean, the next start recovers", "dispatched", drained, "indexed", indexed, "err", errs)
 		return false
@@ -416,6 +436,19 @@ func (b *Broker) waitingForSync() (n int64) {
 		n += ls.answers.waiting.Load()
 	}
 	return n
+}
+
+// announcer passes on what dispatch made visible.
+type announcer struct {
+	polls  *longpoll.Table
+	delays *delay.Service
+}
+
+func (a announcer) Arrived(q *store.Queue, first message.QueueOffset, units []store.Unit) {
+	a.polls.Arrived(q, first, units)
+	if q.Topic() == message.ScheduleTopic {
+		a.delays.Arrived(q.ID())
+	}
 }
 
 // wakeHeld posts an arrival to the loop of a held pull.

@@ -126,7 +126,7 @@ func TestUnbuiltFeaturesAreRefused(t *testing.T) {
 	half := sendHeader("Later", 0, "")
 	half.SysFlag = message.SysFlagTransactionPrepared
 	for name, h := range map[string]*wire.SendMessageHeader{
-		"delay": sendHeader("Later", 0, "DELAY\x013\x02"), "timer": sendHeader("Later", 0, "TIMER_DELAY_SEC\x0110\x02"),
+		"timer":            sendHeader("Later", 0, "TIMER_DELAY_SEC\x0110\x02"),
 		"half by property": sendHeader("Later", 0, "TRAN_MSG\x01true\x02"), "half by flag": half,
 	} {
 		if cmd := c.send(h, []byte("x")); wire.ResponseCode(cmd.Code) != wire.ResponseMessageIllegal || len(cmd.Remark) == 0 {

@@ -3,12 +3,10 @@ package broker
 import (
 	"net/netip"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"peregrine/broker/control"
-	"peregrine/broker/topics"
 	"peregrine/internal/message"
 	"peregrine/netio"
 	"peregrine/wire"
@@ -185,7 +183,8 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 	code := wire.RequestCode(cmd.Code)
 	switch code {
 	case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage:
-		if frame := p.createAndSend(w, job, cmd); !cmd.IsOneway() {
+		from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+		if frame := b.runSend(&w.send, cmd, from); !cmd.IsOneway() {
 			answer = netio.GetBuffer(len(frame))
 			answer.B = append(answer.B, frame...)
 		}
@@ -198,25 +197,4 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 	}
 	reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote})
 	return nil
-}
-
-// createAndSend makes the topic of a send and carries the send out.
-func (p *controlPool) createAndSend(w *controlWorker, job *controlJob, cmd *wire.Command) []byte {
-	b, h := p.broker, &w.send.header
-	from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
-	if err := decodeSendHeader(h, cmd); err != nil {
-		return wire.AppendResponse(nil, from.enc, from.opaque, wire.ResponseSystemError, err.Error(), nil, nil)
-	}
-	if b.topics.Lookup(h.Topic) == nil {
-		creation := topics.SendCreation{Topic: string(h.Topic), DefaultTopic: string(h.DefaultTopic), QueueNums: h.DefaultTopicQueueNums, UnitMode: h.UnitMode}
-		if strings.HasPrefix(creation.Topic, topics.RetryPrefix) {
-			if r := b.checkRetrySend(h); r != nil {
-				return b.appendSendRefusal(nil, from.enc, from.opaque, r)
-			}
-		}
-		if _, r := b.topics.CreateOnSend(creation); r != nil {
-			return b.appendSendRefusal(nil, from.enc, from.opaque, r)
-		}
-	}
-	return b.runSend(&w.send, cmd, from)
 }

@@ -39,18 +39,20 @@ func (s internalSender) Append(batch []store.Message) (end message.PhyOffset, er
 }
 
 func (s internalSender) address(m *store.Message) {
-	if m.Queue = s.store.LookupQueue(m.Topic, m.QueueID); m.Queue == nil || m.Queue.Gone() {
-		m.Queue = s.store.Queue(string(m.Topic), m.QueueID)
-	}
-	m.StoreHost = s.storeHost
+	m.Queue, m.StoreHost = s.queueOf(m), s.storeHost
 }
 
-// Await returns when everything below end is durable, at once in ASYNC_FLUSH. Errors: flush.ErrFlushTimeout after
-// syncFlushTimeout (the records are stored and may become durable yet), anything else means that they are lost.
+// Await is Durable in SYNC_FLUSH and returns at once in ASYNC_FLUSH.
 func (s internalSender) Await(end message.PhyOffset) error {
 	if !s.syncFlush {
 		return nil
 	}
+	return s.Durable(end)
+}
+
+// Durable returns when everything below end is durable; in ASYNC_FLUSH it asks for the sync. Errors: flush.ErrFlushTimeout
+// after syncFlushTimeout (the records are stored and may become durable yet), anything else means that they are lost.
+func (s internalSender) Durable(end message.PhyOffset) error {
 	return s.flusher.Wait(end, time.Now().Add(s.syncFlushTimeout))
 }
 

@@ -41,11 +41,13 @@ type sendTurn struct {
 	arena    []byte // properties texts that had to be copied or rewritten
 	uniqIDs  message.UniqIDGen
 
-	header   wire.SendMessageHeader
-	props    sendProperties
-	element  sendProperties      // of a batch
-	offsets  []message.PhyOffset // of the batch whose answer is being written
-	response wire.SendMessageResponse
+	header    wire.SendMessageHeader
+	dead      bool // the send that was looked at last is for a dead letter queue
+	props     sendProperties
+	rewritten message.PropertyMap
+	element   sendProperties      // of a batch
+	offsets   []message.PhyOffset // of the batch whose answer is being written
+	response  wire.SendMessageResponse
 }
 
 // admission is the outcome of admitSend.
@@ -62,6 +64,7 @@ const (
 // hot: 0 allocs, no locks besides the read lock of the topic table.
 func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admission, *wire.Refusal) {
 	h := &t.header
+	t.dead = false
 	if err := decodeSendHeader(h, cmd); err != nil {
 		return refused, wire.Refuse(wire.ResponseSystemError, err.Error())
 	}
@@ -82,6 +85,18 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 	} else if int32(queueID) >= max(config.ReadQueueNums, config.WriteQueueNums) {
 		return refused, invalidQueueID(h, config)
 	}
+	if bytes.HasPrefix(h.Topic, retryPrefix) {
+		var r *wire.Refusal
+		if t.dead, r = b.checkRetrySend(h, cmd.Version); r != nil {
+			return refused, r
+		}
+		if t.dead {
+			if topic = b.topics.Find(topics.DLQPrefix + string(h.Topic[len(retryPrefix):])); topic == nil {
+				return topicUnknown, nil
+			}
+			config = topic.Config()
+		}
+	}
 	t.props.scan(h.Properties)
 	if r := b.checkSendContent(h, &t.props, config, cmd.Body); r != nil {
 		return refused, r
@@ -90,11 +105,18 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 	if config.TopicFilterType == wire.TopicFilterMultiTag {
 		sysFlag |= message.SysFlagMultiTags
 	}
-	m := store.Message{Queue: topic.Queue(queueID)}
-	m.Topic, m.QueueID, m.SysFlag = topic.NameBytes(), queueID, sysFlag
+	storedIn := queueID
+	if t.dead {
+		storedIn = 0
+	}
+	m := store.Message{Queue: topic.Queue(storedIn)}
+	m.Topic, m.QueueID, m.SysFlag = topic.NameBytes(), storedIn, sysFlag
 	m.BornTimestamp, m.BornHost, m.StoreHost = message.Millis(h.BornTimestamp), from.host, b.storeHost
 	first := len(t.messages)
 	if h.Batch {
+		if t.props.level > 0 {
+			return refused, refusalDelayBatch
+		}
 		if r := b.admitBatch(t, m, cmd.Body); r != nil {
 			t.messages = t.messages[:first]
 			return refused, r
@@ -104,6 +126,9 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 		m.Body, m.BodyCRC = cmd.Body, message.BodyCRC(cmd.Body)
 		m.Flag, m.ReconsumeTimes = h.Flag, h.ReconsumeTimes
 		m.Properties, m.PropertiesSuffix = b.storedProperties(t, h.Properties, cmd.Encoding), b.propertiesSuffix
+		if t.dead || t.props.level > 0 {
+			b.readdress(t, &m)
+		}
 		if len(m.Properties)+len(m.PropertiesSuffix) > message.PropertiesBytesMax {
 			return refused, propertiesTooLong(len(m.Properties) + len(m.PropertiesSuffix))
 		}
@@ -134,8 +159,12 @@ func (b *Broker) admitBatch(t *sendTurn, m store.Message, body []byte) *wire.Ref
 		if len(e.Properties) > message.PropertiesBytesMax {
 			return propertiesTooLong(len(e.Properties))
 		}
-		if t.element.scan(e.Properties); t.element.unbuilt() != nil {
-			return t.element.unbuilt()
+		t.element.scan(e.Properties)
+		if r := t.element.unbuilt(); r != nil {
+			return r
+		}
+		if t.element.level > 0 {
+			return refusalDelayBatch
 		}
 		m.Body, m.BodyCRC, m.Flag, m.Properties = e.Body, message.BodyCRC(e.Body), e.Flag, e.Properties
 		m.Joined = n > 0
@@ -179,6 +208,35 @@ func (b *Broker) storedProperties(t *sendTurn, text []byte, enc wire.Encoding) [
 		p.uniqKey = t.arena[at : at+len(p.uniqKey) : at+len(p.uniqKey)]
 	}
 	return t.arena[start:len(t.arena):len(t.arena)]
+}
+
+// readdress gives a message with a delay level its place in the schedule topic, and takes the delay from a dead letter (the
+// original writes -1 there, so that no later step delays it).
+//
+// hot: 0 allocs once the arena has grown.
+func (b *Broker) readdress(t *sendTurn, m *store.Message) {
+	t.rewritten.Parse(m.Properties)
+	t.rewritten.Add(m.PropertiesSuffix)
+	if !t.dead {
+		t.arena = b.delays.Divert(&m.Record, t.props.level, &t.rewritten, t.arena)
+		m.Queue = b.queueOf(m)
+		return
+	}
+	b.retries.DeadLetters.Add(1)
+	t.rewritten.Set(nameDelay, noDelay)
+	start := len(t.arena)
+	t.arena = t.rewritten.AppendTo(t.arena)
+	m.Properties, m.PropertiesSuffix = t.arena[start:len(t.arena):len(t.arena)], nil
+}
+
+var nameDelay, noDelay = []byte(message.PropertyDelay), []byte("-1")
+
+// queueOf finds the queue of a record by its topic and id. Topics need no configuration here, as in the original's store.
+func (b *Broker) queueOf(m *store.Message) *store.Queue {
+	if q := b.store.LookupQueue(m.Topic, m.QueueID); q != nil && !q.Gone() {
+		return q
+	}
+	return b.store.Queue(string(m.Topic), m.QueueID)
 }
 
 // keep gives a copy of b that lives until the end of the turn, if b does not (a JSON header's text sits in scratch memory
@@ -241,6 +299,22 @@ func (b *Broker) announce(end message.PhyOffset) {
 	}
 }
 
+// createForSend makes the topic that the send in t.header lacks.
+func (b *Broker) createForSend(t *sendTurn, version int32) *wire.Refusal {
+	h := &t.header
+	if t.dead {
+		_, r := b.topics.CreateDeadLetterTopic(string(h.Topic[len(retryPrefix):]))
+		return r
+	}
+	if bytes.HasPrefix(h.Topic, retryPrefix) {
+		if _, r := b.checkRetrySend(h, version); r != nil {
+			return r
+		}
+	}
+	_, r := b.topics.CreateOnSend(topics.SendCreation{Topic: string(h.Topic), DefaultTopic: string(h.DefaultTopic), QueueNums: h.DefaultTopicQueueNums, UnitMode: h.UnitMode})
+	return r
+}
+
 // appendSendAnswer writes the answer to p: success, or the refusal of the store.
 //
 // hot: 0 allocs on success.
@@ -281,11 +355,20 @@ func (b *Broker) countSend(ls *loopState, t *sendTurn, p *pendingSend) {
 	}
 }
 
-// runSend carries out one send on a control worker: the topic had to be created first. It waits for the sync itself.
+// runSend carries out one send on a control worker: a topic has to be created first. It waits for the sync itself.
 func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []byte) {
 	how, r := b.admitSend(t, cmd, from)
-	if how == topicUnknown {
-		how, r = refused, topics.NotExist(string(t.header.Topic))
+	for made := 0; how == topicUnknown; made++ {
+		switch {
+		case made == 2: // a retry topic and a dead letter queue: more is not needed, so somebody deletes them
+			how, r = refused, topics.NotExist(string(t.header.Topic))
+		default:
+			if r = b.createForSend(t, cmd.Version); r != nil {
+				how = refused
+			} else {
+				how, r = b.admitSend(t, cmd, from)
+			}
+		}
 	}
 	if how == refused {
 		return b.appendSendRefusal(nil, from.enc, from.opaque, r)

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
@@ -13,13 +12,14 @@ import (
 var (
 	retryPrefix = []byte(topics.RetryPrefix)
 
+	refusalNoLevel    = wire.Refuse(wire.ResponseSystemError, "the delay level (property DELAY) is not a number")
+	refusalDelayBatch = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: messages of a batch cannot be delayed (property DELAY)")
+
 	// What the original answers with code 13 it answers because a message cannot be stored; these are asked of a broker
 	// that cannot do them yet, and storing them as ordinary messages would deliver them too early or too often.
-	refusalDelay    = wire.Refuse(wire.ResponseMessageIllegal, "delayed messages (property DELAY) are not supported by this version of peregrine")
 	refusalTimer    = wire.Refuse(wire.ResponseMessageIllegal, "timer messages (properties TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS) are not supported by this version of peregrine")
 	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "transactional messages (property TRAN_MSG, sysFlag prepared or rollback) are not supported by this version of peregrine")
 	refusalInner    = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: property INNER_NUM is the broker's own")
-	refusalDead     = wire.Refuse(wire.ResponseMessageIllegal, "the message has used up its retries and dead letter queues are not supported by this version of peregrine")
 	refusalStopping = wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: the broker is shutting down")
 	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, "the message body is empty")
 
@@ -50,11 +50,7 @@ func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) 
 //
 // hot: 0 allocs without refusal.
 func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, config *wire.TopicConfig, body []byte) *wire.Refusal {
-	if bytes.HasPrefix(h.Topic, retryPrefix) {
-		if r := b.checkRetrySend(h); r != nil {
-			return r
-		}
-	} else if h.Batch && len(h.Topic) > topics.NameBytesMax {
+	if h.Batch && len(h.Topic) > topics.NameBytesMax {
 		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message topic length over %d", topics.NameBytesMax))
 	}
 	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
@@ -82,9 +78,9 @@ func (p *sendProperties) unbuilt() *wire.Refusal {
 	switch {
 	case p.half:
 		return refusalHalf
-	case p.delayed:
-		return refusalDelay
-	case p.timed:
+	case p.noLevel:
+		return refusalNoLevel
+	case p.timed && p.level <= 0:
 		return refusalTimer
 	case p.inner:
 		return refusalInner
@@ -92,24 +88,23 @@ func (p *sendProperties) unbuilt() *wire.Refusal {
 	return nil
 }
 
-// checkRetrySend is the part of SendMessageProcessor.handleRetryAndDLQ (5.5.0) that does not need a dead letter queue.
-func (b *Broker) checkRetrySend(h *wire.SendMessageHeader) *wire.Refusal {
+// checkRetrySend is SendMessageProcessor.handleRetryAndDLQ (5.5.0) for a send to a retry topic: dead says that the message has
+// used up its retries and goes to the group's dead letter queue. The group of an orderly consumer retries in place, so what
+// it sends here is dead whatever its number.
+func (b *Broker) checkRetrySend(h *wire.SendMessageHeader, version int32) (dead bool, refusal *wire.Refusal) {
 	if h.Batch {
-		return wire.Refuse(wire.ResponseMessageIllegal, "batch messages to a retry topic are not allowed")
+		return false, wire.Refuse(wire.ResponseMessageIllegal, "batch messages to a retry topic are not allowed")
 	}
-	group := h.Topic[len(retryPrefix):]
-	known := b.groups.LookupOrCreate(string(group))
+	group := string(h.Topic[len(retryPrefix):])
+	known := b.groups.LookupOrCreate(group)
 	if known == nil {
-		return wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+string(group)+" \n"+topics.Hint)
+		return false, wire.Refuse(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+group+" \n"+topics.Hint)
 	}
 	retriesMax := known.Config().RetryMaxTimes
-	if h.HasMaxReconsumeTimes {
+	if h.HasMaxReconsumeTimes && version >= wire.VersionMaxReconsume {
 		retriesMax = h.MaxReconsumeTimes
 	}
-	if h.ReconsumeTimes > retriesMax {
-		return refusalDead
-	}
-	return nil
+	return h.ReconsumeTimes > retriesMax || b.locks.Held(group, now()), nil
 }
 
 func invalidQueueID(h *wire.SendMessageHeader, config *wire.TopicConfig) *wire.Refusal {

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 
+	"peregrine/broker/delay"
 	"peregrine/internal/message"
 )
 
@@ -11,8 +12,9 @@ type sendProperties struct {
 	uniqKey []byte // value of UNIQ_KEY, nil if the client sent none
 	wait    bool   // WAIT is absent or "true": the producer wants the flush awaited
 	half    bool   // TRAN_MSG=true
-	delayed bool   // DELAY above 0
-	timed   bool   // a timer property is set
+	level   int32  // DELAY, 0 if absent
+	noLevel bool   // DELAY is no number
+	timed   bool   // a timer property is set; with a level it counts for nothing
 	inner   bool   // INNER_NUM is set: only a broker may pack messages into one
 	rewrite bool   // malformed, doubled or reserved entries: the text must be normalised before it is stored
 	endless bool   // the last entry lacks its 0x02
@@ -51,7 +53,8 @@ func (p *sendProperties) scan(text []byte) {
 		case message.PropertyTransactionPrepared:
 			p.half = bytes.EqualFold(value, textTrue)
 		case message.PropertyDelay:
-			p.delayed = isPositiveNumber(value)
+			level, ok := delay.ParseLevel(value)
+			p.level, p.noLevel = level, !ok
 		case message.PropertyTimerDelaySec, message.PropertyTimerDelayMs, message.PropertyTimerDeliverMs:
 			p.timed = true
 		case message.PropertyCluster, message.PropertyMsgRegion, message.PropertyTraceSwitch, message.PropertyPopCK:
@@ -68,20 +71,3 @@ func (p *sendProperties) scan(text []byte) {
 }
 
 var textTrue = []byte("true") // what Boolean.parseBoolean takes, in any case
-
-// isPositiveNumber mirrors Message.getDelayTimeLevel on the properties of a send: text that is no number counts as a
-// delay, too, because the original fails such a send with an exception instead of storing it as an ordinary message.
-func isPositiveNumber(value []byte) bool {
-	zero := true
-	for i, b := range value {
-		switch {
-		case b == '-' && i == 0 && len(value) > 1:
-			return false
-		case b < '0' || b > '9':
-			return true
-		case b != '0':
-			zero = false
-		}
-	}
-	return !zero
-}

@@ -19,7 +19,7 @@ func TestStartNeverEmptiesAStateFile(t *testing.T) {
 		"consumerOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{"SELF_TEST_TOPIC@G":{0:7}}}`,
 		"subscriptionGroup.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"subscriptionGroupTable":{"G":{"groupName":"G",` +
 			`"consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}}}`,
-		"delayOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{1:4}}`,
+		"delayOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{1:9,30:4}}`, // 1 is corrected, 30 is no level of this table
 	}
 	for name, text := range files {
 		if err := sysio.AtomicWriteFile(fsys, filepath.Join("/s/config", name), []byte(text), false); err != nil {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"peregrine/broker/control"
+	"peregrine/broker/delay"
 	"peregrine/dispatch"
 	"peregrine/flush"
 	"peregrine/internal/message"
@@ -33,6 +34,9 @@ type Stats struct {
 	Index                  store.IndexStats
 	Network                netio.Stats
 
+	Delays                delay.Stats
+	SentBack, DeadLetters uint64
+
 	Retention    store.RetentionStats
 	OldestStored message.Millis // store time of the first record of the log, -1 without one
 	Lost         uint64         // messages that retention deleted before a group consumed them, over all groups
@@ -53,6 +57,7 @@ func (b *Broker) Stats() Stats {
 	if x := b.store.Index(); x != nil {
 		s.Index = x.Stats()
 	}
+	s.Delays, s.SentBack, s.DeadLetters = b.delays.Stats(), b.retries.SentBack.Load(), b.retries.DeadLetters.Load()
 	_, s.OffsetPairs = b.offsets.Pairs(0)
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.QueueLocks, s.LocksDenied = b.locks.Counts()

@@ -210,6 +210,10 @@ func (s *Store) Flushed() message.PhyOffset   { return s.log.Flushed() }
 func (s *Store) Confirmed() message.PhyOffset { return s.log.Confirmed() }
 func (s *Store) MinPhy() message.PhyOffset    { return s.log.MinPhy() }
 
+// LastStoreTime is the store time of the newest record, 0 in a log that never had one. It never runs backwards.
+// hot: 0 allocs, no locks
+func (s *Store) LastStoreTime() message.Millis { return message.Millis(s.log.storeTime.Load()) }
+
 // Slice, ReadAt and IsHot read the log, see CommitLog.
 func (s *Store) Slice(phy message.PhyOffset, n int) []byte           { return s.log.Slice(phy, n) }
 func (s *Store) ReadAt(b []byte, phy message.PhyOffset) (int, error) { return s.log.ReadAt(b, phy) }

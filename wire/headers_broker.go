@@ -25,6 +25,17 @@ type UpdateConsumerOffsetRequestHeader struct {
 	CommitOffset  int64  `wire:"commitOffset,required"`
 }
 
+// ConsumerSendMsgBackRequestHeader is the header of CONSUMER_SEND_MSG_BACK (36).
+type ConsumerSendMsgBackRequestHeader struct {
+	Offset            int64  `wire:"offset,required"` // position in the log of the message that was consumed in vain
+	Group             string `wire:"group,required"`
+	DelayLevel        int32  `wire:"delayLevel,required"` // 0: the broker decides; negative: to the dead letter queue
+	OriginMsgID       string `wire:"originMsgId"`
+	OriginTopic       string `wire:"originTopic"`
+	UnitMode          bool   `wire:"unitMode"`
+	MaxReconsumeTimes *int32 `wire:"maxReconsumeTimes"`
+}
+
 // CreateTopicRequestHeader is the header of UPDATE_AND_CREATE_TOPIC (17).
 type CreateTopicRequestHeader struct {
 	Topic           string  `wire:"topic,required"`

@@ -1,5 +1,5 @@
-// Package control answers what is neither a send nor a pull: heartbeats, consumer offsets, queue bounds, and the
-// administrators' requests about topics, groups, clients and the broker itself. It mirrors ClientManageProcessor,
+// Package control answers what is neither a send nor a pull: heartbeats, consumer offsets, queue bounds, messages sent
+// back, and the administrators' requests about topics, groups, clients and the broker itself. It mirrors ClientManageProcessor,
 // ConsumerManageProcessor and AdminBrokerProcessor of RocketMQ 5.5.0; codes and remarks are the original's.
 //
 // It holds no state of its own but the samples behind the rates of code 28: the tables are in their packages.
@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"peregrine/broker/clients"
+	"peregrine/broker/delay"
 	"peregrine/broker/groups"
 	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
@@ -37,6 +38,10 @@ type Deps struct {
 	Offsets *offsets.Table
 	Locks   *locks.Table
 	Rates   *Rates
+	Delays  *delay.Service
+	// Sender stores what is sent back; Retries counts it.
+	Sender  Sender
+	Retries *Retries
 	// Addr is the address that clients are told, host:port.
 	Addr string
 	// Dispatched is the position up to which every record is in its queue.
@@ -86,10 +91,12 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestViewMessageByID:                      s.viewMessage,
 		wire.RequestHeartBeat:                            s.heartbeat,
 		wire.RequestUnregisterClient:                     s.unregisterClient,
+		wire.RequestConsumerSendMsgBack:                  s.sendBack,
 		wire.RequestGetConsumerListByGroup:               s.consumerList,
 		wire.RequestLockBatchMQ:                          s.lockQueues,
 		wire.RequestUnlockBatchMQ:                        s.unlockQueues,
 		wire.RequestGetAllConsumerOffset:                 s.allOffsets,
+		wire.RequestGetAllDelayOffset:                    s.allDelayOffsets,
 		wire.RequestCheckClientConfig:                    s.checkClientConfig,
 		wire.RequestUpdateAndCreateSubscriptionGroup:     s.updateGroup,
 		wire.RequestGetAllSubscriptionGroupConfig:        s.allGroupConfig,

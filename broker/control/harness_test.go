@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"peregrine/broker/clients"
+	"peregrine/broker/delay"
 	"peregrine/broker/groups"
 	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
@@ -32,6 +33,9 @@ type bench struct {
 	counters   Counters
 
 	indexBehind int64
+	version     int32 // of the client
+	sent        []store.Message
+	refuseSend  error
 
 	mu   sync.Mutex
 	told []netio.ConnRef
@@ -50,7 +54,7 @@ func (b *bench) now() message.Millis { return message.Millis(b.clock.Load()) }
 
 func newBench(t *testing.T, settings ...string) *bench {
 	t.Helper()
-	b := &bench{t: t}
+	b := &bench{t: t, version: 513}
 	b.clock.Store(1_700_000_000_000)
 	args := append([]string{"storePathRootDir=data", "brokerName=broker-a", "brokerIP1=127.0.0.1", "mappedFileSizeCommitLog=1048576",
 		"maxHashSlotNum=100", "maxIndexNum=1000"}, settings...)
@@ -75,6 +79,11 @@ func newBench(t *testing.T, settings ...string) *bench {
 	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable, Locks: locks.New(locks.Options{}),
 		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind }, MemoryWindow: 1 << 30,
 		Boot: b.now(), Logger: quiet, Now: b.now}
+	levels, err := config.ParseDelayLevels(cfg.MessageDelayLevel)
+	must(t, err)
+	b.deps.Sender, b.deps.Retries = b, &Retries{}
+	b.deps.Delays, err = delay.Open(delay.Options{FS: x, Path: "data/config/delayOffset.json", Store: st, Appender: b, Levels: delay.NewLevels(levels), Logger: quiet, Now: b.now})
+	must(t, err)
 	b.processors = Processors(b.deps)
 	return b
 }
@@ -98,7 +107,7 @@ func (b *bench) askFrom(slot uint32, code wire.RequestCode, body string, ext ...
 	for i := 0; i < len(ext); i += 2 {
 		fields = append(fields, fmt.Sprintf("%q:%q", ext[i], ext[i+1]))
 	}
-	header := fmt.Sprintf(`{"code":%d,"extFields":{%s},"flag":0,"language":"JAVA","opaque":1,"version":513}`, code, strings.Join(fields, ","))
+	header := fmt.Sprintf(`{"code":%d,"extFields":{%s},"flag":0,"language":"JAVA","opaque":1,"version":%d}`, code, strings.Join(fields, ","), b.version)
 	frame := append([]byte{0, byte(len(header) >> 16), byte(len(header) >> 8), byte(len(header))}, header...)
 	var d wire.Decoder
 	var c wire.Command

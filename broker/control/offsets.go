@@ -68,6 +68,9 @@ func (s *service) updateOffset(r *Request) wire.Reply {
 // allOffsets is code 43.
 func (s *service) allOffsets(*Request) wire.Reply { return success(nil, s.Offsets.Body()) }
 
+// allDelayOffsets is code 45: the text of delayOffset.json, which a slave of the original asks for.
+func (s *service) allDelayOffsets(*Request) wire.Reply { return success(nil, s.Delays.Body()) }
+
 // maxOffset is code 30.
 func (s *service) maxOffset(r *Request) wire.Reply {
 	var h wire.GetMaxOffsetRequestHeader

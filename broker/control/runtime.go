@@ -59,6 +59,11 @@ func (s *service) runtimeInfo(*Request) wire.Reply {
 		info[pool+"ThreadPoolQueueSize"] = "0"
 		info[pool+"ThreadPoolQueueHeadWaitTimeMills"] = "0"
 	}
+	for _, l := range s.Delays.Stats().Levels {
+		if l.Next > 0 || l.Max > 0 {
+			info["scheduleMessageOffset_"+number(int64(l.Level))] = number(int64(l.Next)) + "," + number(int64(l.Max))
+		}
+	}
 	s.addDiskInfo(info)
 	return success(nil, wire.EncodeBody(wire.KVTable{Table: info}))
 }

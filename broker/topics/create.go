@@ -105,6 +105,11 @@ func (t *Table) CreateRetryTopic(group string, queueNums int32, order, unitMode 
 	return t.createPlain(RetryPrefix+group, queueNums, order, unitMode)
 }
 
+// CreateDeadLetterTopic makes `%DLQ%group`, one queue to read and write, or returns it.
+func (t *Table) CreateDeadLetterTopic(group string) (*Topic, *wire.Refusal) {
+	return t.createPlain(DLQPrefix+group, 1, false, false)
+}
+
 func (t *Table) createPlain(name string, queueNums int32, order, unitMode bool) (*Topic, *wire.Refusal) {
 	if topic := t.Find(name); topic != nil && topic.Config().Order == order {
 		return topic, nil

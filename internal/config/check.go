@@ -28,7 +28,7 @@ func (l *loader) check(c *Config) {
 	if hours := strings.Split(c.DeleteWhen, ";"); !validHours(hours) {
 		l.failKey("deleteWhen", c, "expected hours from 0 to 23, separated by ;")
 	}
-	if err := checkDelayLevels(c.MessageDelayLevel); err != nil {
+	if _, err := ParseDelayLevels(c.MessageDelayLevel); err != nil {
 		l.failKey("messageDelayLevel", c, err.Error())
 	}
 	l.checkNamesrv(c)
@@ -205,17 +205,6 @@ func validHours(hours []string) bool {
 		}
 	}
 	return true
-}
-
-// checkDelayLevels checks "1s 5s 2m 1h 1d".
-func checkDelayLevels(levels string) error {
-	for _, level := range strings.Fields(levels) {
-		number, unit := level[:len(level)-1], level[len(level)-1]
-		if n, err := strconv.ParseUint(number, 10, 31); err != nil || n == 0 || !strings.ContainsRune("smhd", rune(unit)) {
-			return fmt.Errorf("expected times like 1s 5m 2h 1d, separated by blanks; %q is none", level)
-		}
-	}
-	return nil
 }
 
 // checkNamesrv stops a start that promises to register somewhere. A list that names only the embedded name server is no such

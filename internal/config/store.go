@@ -54,9 +54,9 @@ type StoreConfig struct {
 	DiskSpaceCleanForciblyRatio     int    `key:"diskSpaceCleanForciblyRatio" default:"85" unit:"%" clamp:"30..85" reload:"yes" doc:"above it younger files are deleted too"`
 	DiskSpaceWarningLevelRatio      int    `key:"diskSpaceWarningLevelRatio" default:"90" unit:"%" clamp:"35..90" reload:"yes" doc:"above it sends are refused"`
 
-	MessageDelayLevel            string `key:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h" pending:"delayed messages" doc:"times of the delay levels"`
-	FlushDelayOffsetInterval     int64  `key:"flushDelayOffsetInterval" default:"10000" unit:"ms" range:"10..3600000" pending:"delayed messages" doc:"delayOffset.json is written this often"`
-	DelayOffsetUpdateVersionStep int64  `key:"delayOffsetUpdateVersionStep" default:"200" range:"1.." pending:"delayed messages" doc:"deliveries per step of the data version"`
+	MessageDelayLevel            string `key:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h" doc:"times of the delay levels"`
+	FlushDelayOffsetInterval     int64  `key:"flushDelayOffsetInterval" default:"10000" unit:"ms" range:"10..3600000" doc:"delayOffset.json is written this often"`
+	DelayOffsetUpdateVersionStep int64  `key:"delayOffsetUpdateVersionStep" default:"200" range:"1.." doc:"deliveries per step of the data version"`
 	TimerWheelEnable             bool   `key:"timerWheelEnable" default:"true" pending:"timer messages" doc:"delays of any length"`
 	TimerPrecisionMs             int    `key:"timerPrecisionMs" default:"1000" unit:"ms" range:"100..60000" pending:"timer messages" doc:"to this precision"`
 	TimerRollWindowSlot          int    `key:"timerRollWindowSlot" default:"172800" range:"2..1209600" pending:"timer messages" doc:"slots before a message is put in anew"`
