@@ -44,6 +44,8 @@ import (
 	"peregrine/broker/locks"
 	"peregrine/broker/longpoll"
 	"peregrine/broker/offsets"
+	"peregrine/broker/relay"
+	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/dispatch"
 	"peregrine/flush"
@@ -100,6 +102,9 @@ type Broker struct {
 	clients *clients.Registry
 	offsets *offsets.Table
 	locks   *locks.Table
+	relay   *relay.Table
+	stats   *stats.Table
+	pulled  *offsets.Table // where each group's next pull begins
 	losses  *losses
 	delays  *delay.Service
 	retries control.Retries
@@ -129,6 +134,8 @@ type Broker struct {
 	traceOn          string
 
 	stopping atomic.Bool // sends are refused
+
+	brokerPuts, brokerGets *stats.Item
 
 	bootTime   message.Millis
 	panics     atomic.Uint64
@@ -214,6 +221,11 @@ func (b *Broker) openTables(o Options) (err error) {
 	if b.offsets, err = offsets.Open(offsets.Options{FS: o.FS, Path: filepath.Join(dir, "consumerOffset.json"), Logger: b.logger, Now: now}); err != nil {
 		return err
 	}
+	b.relay = relay.New(pusher{b})
+	b.stats = stats.New(now())
+	b.brokerPuts = b.stats.Item(stats.BrokerPutNums, []byte(cfg.BrokerClusterName))
+	b.brokerGets = b.stats.Item(stats.BrokerGetNums, []byte(cfg.BrokerClusterName))
+	b.pulled = offsets.NewVolatile(now)
 	b.locks = locks.New(locks.Options{KeepOnClose: cfg.KeepLocksOnClose})
 	b.clients = clients.NewRegistry(clients.Options{
 		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange, ExpiredAfter: message.Millis(cfg.ChannelExpiredTimeout),
@@ -316,10 +328,13 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 		b.loops = append(b.loops, ls)
 	}
 	b.rates = control.NewRates(b.rateCounters)
-	b.processors = control.Processors(control.Deps{Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients,
-		Offsets: b.offsets, Locks: b.locks, Rates: b.rates, Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries,
+	b.processors = control.Processors(control.Deps{
+		Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients, Offsets: b.offsets,
+		Locks: b.locks, Relay: b.relay, Stats: b.stats, Pulled: b.pulled, WakePulls: b.wakePulls, Pusher: pusher{b}, Rates: b.rates,
+		Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries,
 		Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
-		Logger: b.logger, Now: now})
+		Logger: b.logger, Now: now,
+	})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
 	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
 	if err := server.Start(ctx); err != nil {
@@ -345,8 +360,10 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 	deadline := time.Now().Add(drain)
 	if b.server != nil {
 		b.stopping.Store(true)
+		b.relay.Stop() // nobody waits for a client any more
 		b.server.Shutdown(drain, func() bool { return b.server.Stats().InFlight == 0 && b.waitingForSync() == 0 })
 		b.control.stop()
+		b.relay.Stop()
 		b.cold.stop()
 		b.delays.Stop()
 		close(b.stopTimers)
@@ -378,6 +395,7 @@ func (b *Broker) keepTime() {
 			return
 		case <-sample.C:
 			b.rates.Sample(now())
+			b.stats.Sample(now())
 		case t := <-scan.C:
 			b.clients.Scan(now())
 			b.locks.Scan(now())

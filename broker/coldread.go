@@ -80,8 +80,10 @@ func (r *coldReaders) tryAnswer(req *pullRequest, units []store.Unit, parts *[]p
 	b := r.broker
 	found, err := r.lookUp(req, units, parts)
 	var header wire.PullMessageResponse
+	var key []byte
 	if err == nil {
 		req.response(&header, &found)
+		b.countPull(&key, req, &found)
 		code, body := found.status.code(req.offset), found.bytes
 		buf := netio.GetBuffer(512 + body)
 		buf.B = wire.AppendPullResponse(buf.B, req.enc, req.opaque, code, statusNames[found.status], &header, body)

@@ -100,7 +100,9 @@ func (p *controlPool) submit(ls *loopState, c *netio.Conn, cmd *wire.Command, fr
 		netio.PutBuffer(job.frame)
 	}
 	ls.count[countBusy]++
-	ls.refuse(c, cmd, refusalControlBusy)
+	if !cmd.IsResponse() {
+		ls.refuse(c, cmd, refusalControlBusy)
+	}
 }
 
 var refusalControlBusy = wire.Refuse(wire.ResponseSystemBusy, "[OVERLOAD]system busy, start flow control for a while")
@@ -143,42 +145,78 @@ func (p *controlPool) work(w *controlWorker, job *controlJob) {
 			b.namesrv.ConnClosed(job.ref)
 		} else {
 			b.locks.ConnClosed(job.ref)
+			b.relay.ConnClosed(job.ref)
 			b.clients.ConnClosed(job.ref)
 		}
 		return
 	}
-	answer := p.serve(w, job)
+	answer, later := p.serve(w, job)
 	w.mu.Lock()
 	w.frames--
 	w.mu.Unlock()
 	p.bytes.Add(-int64(len(job.frame.B)))
 	netio.PutBuffer(job.frame)
-	b.server.Post(int(job.ref.Loop), netio.Mail{Kind: netio.MailAnswer, Done: 1, Ref: job.ref, Buf: answer})
+	if !later {
+		p.post(job.ref, answer)
+	}
 }
 
-// serve gives the answer frame, nil when there is none. A panic is one request's SYSTEM_ERROR, not the broker's end.
-func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Buffer) {
+// post ends a request with its answer frame; nil: it gets none.
+func (p *controlPool) post(ref netio.ConnRef, answer *netio.Buffer) {
+	p.broker.server.Post(int(ref.Loop), netio.Mail{Kind: netio.MailAnswer, Done: 1, Ref: ref, Buf: answer})
+}
+
+// answerLater makes the function that ends a request whose processor returned without an answer. Its second call does nothing.
+func (p *controlPool) answerLater(ref netio.ConnRef, cmd *wire.Command) func(wire.Reply) {
+	enc, opaque, oneway := cmd.Encoding, cmd.Opaque, cmd.IsOneway()
+	var once sync.Once
+	return func(reply wire.Reply) {
+		once.Do(func() { p.post(ref, replyFrame(enc, opaque, oneway, &reply)) })
+	}
+}
+
+func replyFrame(enc wire.Encoding, opaque int32, oneway bool, reply *wire.Reply) *netio.Buffer {
+	if reply.None || oneway {
+		return nil
+	}
+	buf := netio.GetBuffer(512 + len(reply.Body))
+	buf.B = wire.AppendReply(buf.B, enc, opaque, reply)
+	return buf
+}
+
+// serve gives the answer frame, nil when there is none; with later set somebody else posts it. A panic is one request's
+// SYSTEM_ERROR, not the broker's end.
+func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Buffer, later bool) {
 	b, cmd := p.broker, &w.command
 	if err := w.decoder.Decode(job.frame.B, cmd); err != nil {
 		panic("BUG: broker: a frame that was decoded before does not decode: " + err.Error())
 	}
+	if cmd.IsResponse() {
+		b.relay.Answered(job.ref, cmd)
+		return nil, false
+	}
 	reply := wire.Reply{None: true}
+	var answerLater func(wire.Reply)
 	defer func() {
 		if v := recover(); v != nil {
 			b.panics.Add(1)
 			b.logger.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
 			reply = wire.Reply{Code: wire.ResponseSystemError, Remark: "internal error, see the broker's log"}
 		}
-		if answer != nil || reply.None || cmd.IsOneway() {
+		if later = answerLater != nil; later {
+			if !reply.None {
+				answerLater(reply)
+			}
 			return
 		}
-		answer = netio.GetBuffer(512 + len(reply.Body))
-		answer.B = wire.AppendReply(answer.B, cmd.Encoding, cmd.Opaque, &reply)
+		if answer == nil {
+			answer = replyFrame(cmd.Encoding, cmd.Opaque, cmd.IsOneway(), &reply)
+		}
 	}()
 	role := b.roles[job.listener]
 	if role == roleNamesrv {
 		reply = b.namesrv.Process(cmd, job.ref, job.remote)
-		return nil
+		return nil, false
 	}
 	code := wire.RequestCode(cmd.Code)
 	switch code {
@@ -188,13 +226,16 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 			answer = netio.GetBuffer(len(frame))
 			answer.B = append(answer.B, frame...)
 		}
-		return answer
+		return answer, false
 	}
 	process := b.processors[code]
 	if process == nil {
 		reply = wire.Reply{Code: wire.ResponseRequestCodeNotSupported, Remark: " request type " + itoa(cmd.Code) + " not supported"}
-		return nil
+		return nil, false
 	}
-	reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote})
-	return nil
+	reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote, Later: func() func(wire.Reply) {
+		answerLater = p.answerLater(job.ref, cmd)
+		return answerLater
+	}})
+	return nil, false
 }

@@ -35,7 +35,10 @@ func (h handler) Frame(c *netio.Conn, frame []byte) {
 		return
 	}
 	if cmd.IsResponse() {
-		return // peregrine has asked nothing that is answered: 40 goes one-way
+		if b.relay.Waits() {
+			b.control.submit(ls, c, cmd, frame)
+		}
+		return
 	}
 	if role := b.roles[c.Listener]; role != roleNamesrv {
 		switch wire.RequestCode(cmd.Code) {

@@ -13,9 +13,10 @@ import (
 // loopState is what the broker keeps for one event loop. Only that loop touches it, besides published and
 // answers.waiting.
 type loopState struct {
-	loop    *netio.Loop
-	decoder wire.Decoder
-	command wire.Command
+	statsKey []byte // topic@group of the pull at hand
+	loop     *netio.Loop
+	decoder  wire.Decoder
+	command  wire.Command
 
 	send    sendTurn
 	answers syncAnswers // sends that wait for a sync

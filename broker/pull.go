@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"peregrine/broker/filter"
+	"peregrine/broker/groups"
 	"peregrine/broker/topics"
 	"peregrine/internal/message"
 	"peregrine/netio"
@@ -17,6 +18,8 @@ type pullRequest struct {
 	opaque int32
 	enc    wire.Encoding
 
+	group   *groups.Group
+	topic   *topics.Topic
 	queue   *store.Queue
 	filter  *filter.Matcher
 	offset  message.QueueOffset
@@ -40,10 +43,11 @@ const (
 	statusOffsetOverflowOne
 	statusOffsetTooSmall
 	statusNoMessageInQueue
+	statusOffsetReset
 )
 
 var statusNames = [...]string{"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL",
-	"OFFSET_OVERFLOW_BADLY", "OFFSET_OVERFLOW_ONE", "OFFSET_TOO_SMALL", "NO_MESSAGE_IN_QUEUE"}
+	"OFFSET_OVERFLOW_BADLY", "OFFSET_OVERFLOW_ONE", "OFFSET_TOO_SMALL", "NO_MESSAGE_IN_QUEUE", "OFFSET_RESET"}
 
 // code is the answer for a status (PullMessageProcessor.composeResponseHeader, 5.5.0).
 func (s pullStatus) code(offset message.QueueOffset) wire.ResponseCode {
@@ -81,7 +85,7 @@ func (b *Broker) pull(ls *loopState, c *netio.Conn, cmd *wire.Command) {
 		c.Out = wire.AppendPullResponse(c.Out, cmd.Encoding, cmd.Opaque, refusal.Code, refusal.Remark, &ls.pullResponse, 0)
 		return
 	}
-	if h.SysFlag&wire.PullSysFlagCommitOffset != 0 && h.CommitOffset >= 0 {
+	if h.SysFlag&wire.PullSysFlagCommitOffset != 0 && h.CommitOffset >= 0 && !b.offsets.ResetWaits(h.ConsumerGroup, h.Topic, message.QueueID(h.QueueID)) {
 		b.offsets.Commit(h.ConsumerGroup, h.Topic, message.QueueID(h.QueueID), message.QueueOffset(h.CommitOffset))
 	}
 	ls.count[countPulls]++
@@ -141,6 +145,7 @@ func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pull
 	if refusal != nil {
 		return forbidden, refusal
 	}
+	r.group, r.topic = group, topic
 	r.queue, r.filter = topic.Queue(message.QueueID(h.QueueID)), f
 	r.offset, r.count = message.QueueOffset(h.QueueOffset), int(h.MaxMsgNums)
 	r.topicSysFlag, r.groupSysFlag = config.TopicSysFlag, groupConfig.GroupSysFlag
@@ -208,6 +213,9 @@ func (b *Broker) runPull(ls *loopState, c *netio.Conn, r *pullRequest, mayHold b
 		ls.setAside(b, c, r, mayHold)
 		return
 	}
+	if b.answerReset(ls, c, r) {
+		return
+	}
 	for {
 		found := b.lookUp(ls, r)
 		if found.cold || !ls.sliceParts(b) {
@@ -229,6 +237,20 @@ func (b *Broker) runPull(ls *loopState, c *netio.Conn, r *pullRequest, mayHold b
 		b.answerPull(ls, c, r, code, &found)
 		return
 	}
+}
+
+// answerReset hands out the offset that an administrator chose for the group, if there is one.
+//
+// hot: one atomic load while no reset waits.
+func (b *Broker) answerReset(ls *loopState, c *netio.Conn, r *pullRequest) bool {
+	offset, ok := b.offsets.TakeReset(r.group.NameBytes(), r.topic.NameBytes(), r.queue.ID())
+	if !ok {
+		return false
+	}
+	found := lookup{status: statusOffsetReset, next: offset, min: r.queue.Min(), max: r.queue.Max()}
+	ls.parts = ls.parts[:0]
+	b.answerPull(ls, c, r, found.status.code(r.offset), &found)
+	return true
 }
 
 // lookup is what one look at a queue found. The records are ls.parts.
@@ -379,6 +401,7 @@ func (ls *loopState) sliceParts(b *Broker) bool {
 // hot: 0 allocs.
 func (b *Broker) answerPull(ls *loopState, c *netio.Conn, r *pullRequest, code wire.ResponseCode, found *lookup) {
 	r.response(&ls.pullResponse, found)
+	b.countPull(&ls.statsKey, r, found)
 	c.Out = wire.AppendPullResponse(c.Out, r.enc, r.opaque, code, statusNames[found.status], &ls.pullResponse, found.bytes)
 	if found.bytes == 0 {
 		ls.count[countPullsMissed]++

@@ -270,9 +270,10 @@ func (b *Broker) commitSends(ls *loopState) {
 	t := &ls.send
 	end := b.store.Append(t.messages)
 	waiting := false
+	var run topicRun
 	for i := range t.pending {
 		p := &t.pending[i]
-		b.countSend(ls, t, p)
+		b.countSend(ls, &run, t, p)
 		if b.syncFlush && p.wait && !p.oneway && t.messages[p.first].Err == nil {
 			waiting = true
 			ls.answers.push(b, t, p)
@@ -282,6 +283,7 @@ func (b *Broker) commitSends(ls *loopState) {
 			p.conn.Out = b.appendSendAnswer(p.conn.Out, t, p, wire.ResponseSuccess)
 		}
 	}
+	run.flush(b)
 	t.reset()
 	b.announce(end)
 	if waiting {
@@ -344,15 +346,18 @@ func (b *Broker) appendSendRefusal(dst []byte, enc wire.Encoding, opaque int32, 
 }
 
 // countSend adds one answered send to the loop's counters.
-func (b *Broker) countSend(ls *loopState, t *sendTurn, p *pendingSend) {
+func (b *Broker) countSend(ls *loopState, run *topicRun, t *sendTurn, p *pendingSend) {
 	if t.messages[p.first].Err != nil {
 		ls.count[countSendFailed] += uint64(p.n)
 		return
 	}
 	ls.count[countSent] += uint64(p.n)
+	size := 0
 	for i := p.first; i < p.first+p.n; i++ {
 		ls.count[countSentBytes] += uint64(len(t.messages[i].Body))
+		size += t.messages[i].Size()
 	}
+	run.add(b, p.topic.NameBytes(), int64(p.n), int64(size))
 }
 
 // runSend carries out one send on a control worker: a topic has to be created first. It waits for the sync itself.
@@ -377,6 +382,7 @@ func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []
 	end := b.store.Append(t.messages)
 	b.announce(end)
 	p, code := &t.pending[0], wire.ResponseSuccess
+	b.countSlowSend(t, p)
 	if b.syncFlush && p.wait && t.messages[0].Err == nil {
 		switch err := b.flusher.Wait(end, time.Now().Add(b.syncFlushTimeout)); {
 		case err == flush.ErrFlushTimeout:

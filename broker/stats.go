@@ -3,6 +3,7 @@ package broker
 import (
 	"peregrine/broker/control"
 	"peregrine/broker/delay"
+	"peregrine/broker/relay"
 	"peregrine/dispatch"
 	"peregrine/flush"
 	"peregrine/internal/message"
@@ -23,6 +24,7 @@ type Stats struct {
 	WaitingForSync                                                   int64
 	QueueLocks                                                       int
 	LocksDenied                                                      uint64
+	Relay                                                            relay.Stats
 
 	Damaged        int64 // places in the log that the start stepped over
 	RecoveryMillis int64
@@ -61,6 +63,7 @@ func (b *Broker) Stats() Stats {
 	_, s.OffsetPairs = b.offsets.Pairs(0)
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.QueueLocks, s.LocksDenied = b.locks.Counts()
+	s.Relay = b.relay.Stats()
 	s.WaitingForSync = b.waitingForSync()
 	recovered := b.store.Recovery()
 	s.Damaged, s.RecoveryMillis = recovered.DamagedCount, recovered.Took.Milliseconds()

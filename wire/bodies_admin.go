@@ -140,3 +140,97 @@ type ConsumerOffsetWrapper struct {
 	OffsetTable     map[string]map[int32]int64 `json:"offsetTable"`
 	PullOffsetTable map[string]map[int32]int64 `json:"pullOffsetTable,omitempty"` // 5.x: what lite pull consumers were given
 }
+
+// TopicStatsTable is the body of the answer to GET_TOPIC_STATS_INFO (admin.TopicStatsTable).
+type TopicStatsTable struct {
+	OffsetTable map[MessageQueue]TopicOffset `json:"offsetTable"`
+	TopicPutTPS float64                      `json:"topicPutTps"`
+}
+
+// TopicOffset is what a queue has (admin.TopicOffset). The time is that of the newest message, epoch ms.
+type TopicOffset struct {
+	LastUpdateTimestamp int64 `json:"lastUpdateTimestamp"`
+	MaxOffset           int64 `json:"maxOffset"`
+	MinOffset           int64 `json:"minOffset"`
+}
+
+// ConsumeStats is the body of the answer to GET_CONSUME_STATS (admin.ConsumeStats).
+type ConsumeStats struct {
+	ConsumeTPS  float64                        `json:"consumeTps"`
+	OffsetTable map[MessageQueue]OffsetWrapper `json:"offsetTable"`
+}
+
+// OffsetWrapper is how far a group is in a queue (admin.OffsetWrapper). LastTimestamp is the store time of the last message
+// that it consumed, epoch ms, 0 without one; PullOffset is where its next pull begins.
+type OffsetWrapper struct {
+	BrokerOffset   int64 `json:"brokerOffset"`
+	ConsumerOffset int64 `json:"consumerOffset"`
+	LastTimestamp  int64 `json:"lastTimestamp"`
+	PullOffset     int64 `json:"pullOffset"`
+}
+
+// ConsumeStatsList is the body of the answer to GET_BROKER_CONSUME_STATS (body.ConsumeStatsList): per group its topics.
+type ConsumeStatsList struct {
+	BrokerAddr        string                      `json:"brokerAddr"`
+	ConsumeStatsList  []map[string][]ConsumeStats `json:"consumeStatsList"`
+	TotalDiff         int64                       `json:"totalDiff"`
+	TotalInflightDiff int64                       `json:"totalInflightDiff"`
+}
+
+// ResetOffsetBody is the body of the answer to INVOKE_BROKER_TO_RESET_OFFSET, and of RESET_CONSUMER_CLIENT_OFFSET
+// (body.ResetOffsetBody).
+type ResetOffsetBody struct {
+	OffsetTable map[MessageQueue]int64 `json:"offsetTable"`
+}
+
+// ResetOffsetBodyForC is the form of it that clients in C++ read (body.ResetOffsetBodyForC).
+type ResetOffsetBodyForC struct {
+	OffsetTable []MessageQueueForC `json:"offsetTable"`
+}
+
+// MessageQueueForC is a queue with its offset (common.message.MessageQueueForC).
+type MessageQueueForC struct {
+	BrokerName string `json:"brokerName"`
+	Offset     int64  `json:"offset"`
+	QueueID    int32  `json:"queueId"`
+	Topic      string `json:"topic"`
+}
+
+// ConsumerStatusBody is the body of the answers to INVOKE_BROKER_TO_GET_CONSUMER_STATUS (body.GetConsumerStatusBody): by
+// client id the offsets that each believes in.
+type ConsumerStatusBody struct {
+	ConsumerTable     map[string]map[MessageQueue]int64 `json:"consumerTable"`
+	MessageQueueTable map[MessageQueue]int64            `json:"messageQueueTable"`
+}
+
+// ConsumeTimeSpanBody is the body of the answer to QUERY_CONSUME_TIME_SPAN (body.QueryConsumeTimeSpanBody).
+type ConsumeTimeSpanBody struct {
+	ConsumeTimeSpanSet []QueueTimeSpan `json:"consumeTimeSpanSet"`
+}
+
+// QueueTimeSpan holds times of a queue in epoch ms, the delay in ms (body.QueueTimeSpan).
+type QueueTimeSpan struct {
+	ConsumeTimeStamp int64        `json:"consumeTimeStamp"`
+	DelayTime        int64        `json:"delayTime"`
+	MaxTimeStamp     int64        `json:"maxTimeStamp"`
+	MessageQueue     MessageQueue `json:"messageQueue"`
+	MinTimeStamp     int64        `json:"minTimeStamp"`
+}
+
+// QueryConsumeQueueBody is the body of the answer to QUERY_CONSUME_QUEUE (body.QueryConsumeQueueResponseBody).
+type QueryConsumeQueueBody struct {
+	FilterData       string             `json:"filterData,omitempty"`
+	MaxQueueIndex    int64              `json:"maxQueueIndex"`
+	MinQueueIndex    int64              `json:"minQueueIndex"`
+	QueueData        []ConsumeQueueData `json:"queueData,omitempty"`
+	SubscriptionData *SubscriptionData  `json:"subscriptionData"`
+}
+
+// ConsumeQueueData is one unit (body.ConsumeQueueData). Eval and Msg are for SQL92 filters.
+type ConsumeQueueData struct {
+	Eval         bool   `json:"eval"`
+	Msg          string `json:"msg,omitempty"`
+	PhysicOffset int64  `json:"physicOffset"`
+	PhysicSize   int32  `json:"physicSize"`
+	TagsCode     int64  `json:"tagsCode"`
+}

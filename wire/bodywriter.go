@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"reflect"
@@ -148,12 +149,16 @@ func (w *bodyWriter) object(v reflect.Value) {
 	w.dst = append(w.dst, '}')
 }
 
-// table writes a map, its entries sorted by key: texts by bytes, numbers by value.
+// table writes a map, its entries sorted by key: texts by bytes, numbers by value. A MessageQueue is a key as the object it is.
 func (w *bodyWriter) table(v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int {
-		if a.Kind() == reflect.String {
+		switch a.Kind() {
+		case reflect.String:
 			return strings.Compare(a.String(), b.String())
+		case reflect.Struct:
+			x, y := a.Interface().(MessageQueue), b.Interface().(MessageQueue)
+			return cmp.Or(strings.Compare(x.Topic, y.Topic), strings.Compare(x.BrokerName, y.BrokerName), cmp.Compare(x.QueueID, y.QueueID))
 		}
 		switch x, y := a.Int(), b.Int(); {
 		case x < y:
@@ -168,9 +173,12 @@ func (w *bodyWriter) table(v reflect.Value) {
 		if i > 0 {
 			w.dst = append(w.dst, ',')
 		}
-		if key.Kind() == reflect.String {
+		switch key.Kind() {
+		case reflect.String:
 			w.text(key.String())
-		} else {
+		case reflect.Struct:
+			w.object(key) // no standard JSON, but the only form that 5.5.0 clients read
+		default:
 			w.text(strconv.FormatInt(key.Int(), 10))
 		}
 		w.dst = append(w.dst, ':')

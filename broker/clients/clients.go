@@ -65,6 +65,7 @@ type Registry struct {
 
 	change        sync.Mutex // guards the fields below and the member tables of groups
 	producers     map[string]map[netio.ConnRef]*Client
+	producerIDs   map[string]netio.ConnRef // by client id: the connection that came last
 	connections   map[netio.ConnRef]*membership
 	registrations int
 	pending       map[string]bool // groups whose change is told at the next scan
@@ -111,7 +112,7 @@ func NewRegistry(o Options) *Registry {
 	}
 	return &Registry{
 		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, realTime: o.RealTime, expiry: expiry,
-		producers: make(map[string]map[netio.ConnRef]*Client), connections: make(map[netio.ConnRef]*membership),
+		producers: make(map[string]map[netio.ConnRef]*Client), producerIDs: make(map[string]netio.ConnRef), connections: make(map[netio.ConnRef]*membership),
 		pending: make(map[string]bool), consumers: make(map[string]*ConsumerGroup),
 	}
 }
@@ -202,6 +203,28 @@ func (r *Registry) Producers(group string) ([]Client, bool) {
 	return list, known
 }
 
+// FindConsumer returns the member of a consumer group with a client id (ConsumerManager.findChannel).
+func (r *Registry) FindConsumer(group, clientID string) (Client, bool) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	if g := r.find(group); g != nil {
+		for _, m := range g.members {
+			if m.ID == clientID {
+				return m.Client, true
+			}
+		}
+	}
+	return Client{}, false
+}
+
+// FindProducer returns the connection of the producer with a client id (ProducerManager.findChannel).
+func (r *Registry) FindProducer(clientID string) (netio.ConnRef, bool) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	ref, ok := r.producerIDs[clientID]
+	return ref, ok
+}
+
 // AllProducers returns the members of every producer group.
 func (r *Registry) AllProducers() map[string][]Client {
 	r.change.Lock()
@@ -213,6 +236,16 @@ func (r *Registry) AllProducers() map[string][]Client {
 		}
 	}
 	return list
+}
+
+// Subscribes says whether a group that is online subscribes a topic; online is false for a group without subscriptions.
+func (r *Registry) Subscribes(group, topic string) (subscribes, online bool) {
+	g := r.find(group)
+	if g == nil {
+		return false, false
+	}
+	all := g.Subscriptions()
+	return all[topic] != nil, len(all) > 0
 }
 
 // GroupsOf returns the consumer groups with members that subscribe a topic, sorted.

@@ -111,6 +111,7 @@ func (r *Registry) joinProducers(b *Beat, group string) {
 	}
 	client := b.Client
 	clients[b.Client.Ref] = &client
+	r.producerIDs[client.ID] = client.Ref
 }
 
 // admit counts a new pair of connection and group, or refuses it.

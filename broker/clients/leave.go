@@ -96,6 +96,9 @@ func (r *Registry) leave(ref netio.ConnRef, m *membership, group string) (others
 func (r *Registry) leaveProducers(ref netio.ConnRef, m *membership, group string) {
 	delete(m.producers, group)
 	r.registrations--
+	if c := r.producers[group][ref]; len(m.producers) == 0 && r.producerIDs[c.ID] == ref {
+		delete(r.producerIDs, c.ID)
+	}
 	delete(r.producers[group], ref)
 	if len(r.producers[group]) == 0 {
 		delete(r.producers, group)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"peregrine/broker/names"
+	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/wire"
 )
@@ -33,6 +34,8 @@ func (s *service) deleteTopic(r *Request) wire.Reply {
 	for _, name := range deleted {
 		failed = errors.Join(failed, s.Store.DeleteTopic(name))
 		s.Offsets.RemoveTopic(name)
+		s.Pulled.RemoveTopic(name)
+		s.Stats.Remove(func(_ stats.Kind, key string) bool { return key == name || strings.HasPrefix(key, name+"@") })
 	}
 	if failed != nil {
 		s.Logger.Error("the queues of a deleted topic could not be deleted", "topic", names.Quote(h.Topic), "error", failed)

@@ -18,6 +18,8 @@ import (
 	"peregrine/broker/groups"
 	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
+	"peregrine/broker/relay"
+	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/internal/config"
 	"peregrine/internal/message"
@@ -37,8 +39,16 @@ type Deps struct {
 	Clients *clients.Registry
 	Offsets *offsets.Table
 	Locks   *locks.Table
-	Rates   *Rates
-	Delays  *delay.Service
+	Relay   *relay.Table
+	Stats   *stats.Table
+	// Pulled is where the next pull of each group begins.
+	Pulled *offsets.Table
+	// WakePulls runs the held pulls of a queue again.
+	WakePulls func(topic string, id message.QueueID)
+	// Pusher reaches clients.
+	Pusher clients.Pusher
+	Rates  *Rates
+	Delays *delay.Service
 	// Sender stores what is sent back; Retries counts it.
 	Sender  Sender
 	Retries *Retries
@@ -60,7 +70,13 @@ type Request struct {
 	Cmd    *wire.Command
 	Ref    netio.ConnRef
 	Remote netip.AddrPort
+	// Later is for a processor that does not have its answer yet: it calls Later, returns Pending, and calls what Later returned
+	// once with the answer, from any goroutine.
+	Later func() func(wire.Reply)
 }
+
+// Pending is what a processor returns that answers later.
+var Pending = wire.Reply{None: true}
 
 // Processor answers one kind of request.
 type Processor func(*Request) wire.Reply
@@ -110,6 +126,16 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestDeleteExpiredCommitLog:               s.deleteExpiredLog,
 		wire.RequestUpdateAndCreateSubscriptionGroupList: s.updateGroupList,
 		wire.RequestQueryTopicConsumeByWho:               s.topicConsumeByWho,
+		wire.RequestGetConsumeStats:                      s.consumeStats,
+		wire.RequestGetBrokerConsumeStats:                s.brokerConsumeStats,
+		wire.RequestQueryConsumeTimeSpan:                 s.consumeTimeSpan,
+		wire.RequestInvokeBrokerToResetOffset:            s.resetOffset,
+		wire.RequestCloneGroupOffset:                     s.cloneOffset,
+		wire.RequestInvokeBrokerToGetConsumerStatus:      s.consumerStatus,
+		wire.RequestGetConsumerRunningInfo:               s.runningInfo,
+		wire.RequestConsumeMessageDirectly:               s.consumeDirectly,
+		wire.RequestViewBrokerStatsData:                  s.viewStats,
+		wire.RequestQueryConsumeQueue:                    s.queryConsumeQueue,
 		wire.RequestGetSystemTopicListFromBroker:         s.systemTopics,
 		wire.RequestGetAllProducerInfo:                   s.allProducers,
 		wire.RequestQueryTopicsByConsumer:                s.topicsByConsumer,

@@ -216,7 +216,7 @@ func TestQueueBoundsAndSearchByTime(t *testing.T) {
 	b.ask(17, "", "topic", "T", "defaultTopic", "TBW102", "readQueueNums", "2", "writeQueueNums", "1", "perm", "6", "topicFilterType", "SINGLE_TAG")
 	b.expect("stats", b.ask(202, "", "topic", "T"), 0, "", fmt.Sprintf(
 		`{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0},`+
-			`{"brokerName":"broker-a","queueId":1,"topic":"T"}:{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}}}`, begin+990, n))
+			`{"brokerName":"broker-a","queueId":1,"topic":"T"}:{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0}},"topicPutTps":0.0}`, begin+990, n))
 	b.expect("no stats", b.ask(202, "", "topic", "nope"), 17, "topic[nope] not exist", "")
 }
 

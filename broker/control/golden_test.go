@@ -31,7 +31,7 @@ func TestAnswersHaveTheShapeOfTheOriginals(t *testing.T) {
 		}
 		request, err := wiretest.Decode(e.Request)
 		must(t, err)
-		reply := b.processors[wire.RequestCode(e.Code)](&Request{Cmd: request, Ref: netio.ConnRef{Slot: 1, Gen: 1}, Remote: netip.MustParseAddrPort("127.0.0.1:40000")})
+		reply := b.run(b.processors[wire.RequestCode(e.Code)], &Request{Cmd: request, Ref: netio.ConnRef{Slot: 1, Gen: 1}, Remote: netip.MustParseAddrPort("127.0.0.1:40000")})
 		answer, err := wiretest.Decode(wire.AppendReply(nil, request.Encoding, request.Opaque, &reply))
 		must(t, err)
 		if e.Response == nil || differs(wire.RequestCode(e.Code)) {

@@ -1,7 +1,10 @@
 package control
 
 import (
+	"strings"
+
 	"peregrine/broker/names"
+	"peregrine/broker/stats"
 	"peregrine/wire"
 )
 
@@ -43,6 +46,8 @@ func (s *service) deleteGroup(r *Request) wire.Reply {
 		return wire.ReplyOf(err)
 	}
 	s.Groups.Delete(h.GroupName)
+	s.Pulled.RemoveGroup(h.GroupName)
+	s.Stats.Remove(func(_ stats.Kind, key string) bool { return strings.HasSuffix(key, "@"+h.GroupName) })
 	if h.CleanOffset {
 		s.Offsets.RemoveGroup(h.GroupName)
 	}

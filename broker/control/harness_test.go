@@ -15,6 +15,8 @@ import (
 	"peregrine/broker/groups"
 	"peregrine/broker/locks"
 	"peregrine/broker/offsets"
+	"peregrine/broker/relay"
+	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/internal/config"
 	"peregrine/internal/message"
@@ -37,14 +39,28 @@ type bench struct {
 	sent        []store.Message
 	refuseSend  error
 
-	mu   sync.Mutex
-	told []netio.ConnRef
+	woken []message.QueueID // queues whose held pulls were run again
+
+	mu     sync.Mutex
+	told   []netio.ConnRef
+	client func(ref netio.ConnRef, request *wire.Command) *wire.Command // what a client answers; nil: nothing
 }
 
-func (b *bench) Push(ref netio.ConnRef, _ []byte) bool {
+func (b *bench) Push(ref netio.ConnRef, frame []byte) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.told = append(b.told, ref)
+	client := b.client
+	b.mu.Unlock()
+	if client == nil {
+		return true
+	}
+	var d wire.Decoder
+	var request wire.Command
+	must(b.t, d.Decode(frame[4:], &request))
+	if answer := client(ref, &request); answer != nil {
+		answer.Opaque = request.Opaque
+		go b.deps.Relay.Answered(ref, answer)
+	}
 	return true
 }
 
@@ -76,7 +92,10 @@ func newBench(t *testing.T, settings ...string) *bench {
 	offsetTable, err := offsets.Open(offsets.Options{FS: x, Path: "data/config/consumerOffset.json", Logger: quiet, Now: b.now})
 	must(t, err)
 	registry := clients.NewRegistry(clients.Options{Pusher: b, Logger: quiet, Notify: func(string) bool { return true }, RealTime: true})
-	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable, Locks: locks.New(locks.Options{}),
+	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
+		Locks: locks.New(locks.Options{}), Relay: relay.New(b), Stats: stats.New(b.now()), Pulled: offsets.NewVolatile(b.now),
+		WakePulls: func(_ string, id message.QueueID) { b.woken = append(b.woken, id) }, Pusher: b,
+
 		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind }, MemoryWindow: 1 << 30,
 		Boot: b.now(), Logger: quiet, Now: b.now}
 	levels, err := config.ParseDelayLevels(cfg.MessageDelayLevel)
@@ -116,9 +135,24 @@ func (b *bench) askFrom(slot uint32, code wire.RequestCode, body string, ext ...
 	if process == nil {
 		b.t.Fatalf("code %d is not served", code)
 	}
-	reply := process(&Request{Cmd: &c, Ref: netio.ConnRef{Slot: slot, Gen: 1}, Remote: netip.MustParseAddrPort("10.0.0.9:40000")})
+	reply := b.run(process, &Request{Cmd: &c, Ref: netio.ConnRef{Slot: slot, Gen: 1}, Remote: netip.MustParseAddrPort("10.0.0.9:40000")})
 	wire.AppendReply(nil, wire.EncodingJSON, 1, &reply) // it must be writable
 	return reply
+}
+
+// run waits for a reply that comes later.
+func (b *bench) run(process Processor, r *Request) wire.Reply {
+	later := make(chan wire.Reply, 1)
+	asked := false
+	r.Later = func() func(wire.Reply) {
+		asked = true
+		return func(reply wire.Reply) { later <- reply }
+	}
+	reply := process(r)
+	if !asked {
+		return reply
+	}
+	return <-later
 }
 
 func (b *bench) expect(what string, r wire.Reply, code wire.ResponseCode, remark, body string) {

@@ -59,6 +59,9 @@ func (s *service) updateOffset(r *Request) wire.Reply {
 	case absent:
 		return reply(wire.ResponseInvalidParameter, "Offset is null, topic is "+h.Topic)
 	}
+	if s.Offsets.ResetWaits([]byte(h.ConsumerGroup), []byte(h.Topic), message.QueueID(h.QueueID)) {
+		return reply(wire.ResponseSuccess, "Offset has been previously reset")
+	}
 	if !s.Offsets.Commit([]byte(h.ConsumerGroup), []byte(h.Topic), message.QueueID(h.QueueID), message.QueueOffset(h.CommitOffset)) {
 		return reply(wire.ResponseInvalidParameter, "the offset is not kept: queue id out of range, or too many offsets")
 	}

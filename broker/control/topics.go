@@ -1,11 +1,10 @@
 package control
 
 import (
-	"strconv"
-
 	"peregrine/broker/names"
 	"peregrine/broker/topics"
 	"peregrine/internal/message"
+	"peregrine/store"
 	"peregrine/wire"
 )
 
@@ -100,10 +99,10 @@ func (s *service) systemTopics(*Request) wire.Reply {
 	return success(nil, wire.EncodeBody(wire.TopicList{TopicList: s.Topics.SystemNames()}))
 }
 
-// statsQueuesMax bounds the queues in one answer of code 202: a topic may claim to have billions.
-const statsQueuesMax = 65536
+// queuesShownMax bounds the queues of a topic in one answer: it may claim to have billions.
+const queuesShownMax = 65536
 
-// topicStats is code 202. topicPutTps is left out until there are statistics by topic; readers take 0 for it.
+// topicStats is code 202.
 func (s *service) topicStats(r *Request) wire.Reply {
 	var h wire.TopicRequestHeader
 	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
@@ -114,38 +113,30 @@ func (s *service) topicStats(r *Request) wire.Reply {
 		return failure(wire.ResponseTopicNotExist, "topic["+names.Quote(h.Topic)+"] not exist")
 	}
 	config := topic.Config()
-	body := []byte(`{"offsetTable":{`)
-	for id := range min(max(config.ReadQueueNums, config.WriteQueueNums), statsQueuesMax) {
-		lowest, highest, updated := int64(0), int64(0), int64(0)
+	body := wire.TopicStatsTable{OffsetTable: map[wire.MessageQueue]wire.TopicOffset{}, TopicPutTPS: s.putTPS(h.Topic)}
+	for id := range min(max(config.ReadQueueNums, config.WriteQueueNums), queuesShownMax) {
+		var o wire.TopicOffset
 		if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(id)); q != nil {
-			lowest, highest = int64(q.Min()), int64(q.Max())
-			if highest > 0 {
-				if stored, at := q.StoreTimeAt(message.QueueOffset(highest - 1)); int64(at) < highest {
-					updated = int64(stored)
-				}
-			}
+			o.MinOffset, o.MaxOffset = int64(q.Min()), int64(q.Max())
+			o.LastUpdateTimestamp = s.storeTimeOf(q, q.Max()-1)
 		}
-		if id > 0 {
-			body = append(body, ',')
-		}
-		body = appendQueueKey(body, s.Config.BrokerName, h.Topic, int32(id))
-		body = append(body, `:{"lastUpdateTimestamp":`...)
-		body = strconv.AppendInt(body, updated, 10)
-		body = append(body, `,"maxOffset":`...)
-		body = strconv.AppendInt(body, highest, 10)
-		body = append(body, `,"minOffset":`...)
-		body = strconv.AppendInt(body, lowest, 10)
-		body = append(body, '}')
+		body.OffsetTable[s.messageQueue(h.Topic, id)] = o
 	}
-	return success(nil, append(body, "}}"...))
+	return success(nil, wire.EncodeBody(body))
 }
 
-// appendQueueKey appends a MessageQueue as the key of a map: the raw object, which is no standard JSON but the only form
-// that 5.5.0 clients read.
-func appendQueueKey(dst []byte, broker, topic string, id int32) []byte {
-	return wire.AppendBody(dst, struct {
-		BrokerName string `json:"brokerName"`
-		QueueID    int32  `json:"queueId"`
-		Topic      string `json:"topic"`
-	}{broker, id, topic})
+// messageQueue names a queue of this broker.
+func (s *service) messageQueue(topic string, id int32) wire.MessageQueue {
+	return wire.MessageQueue{BrokerName: s.Config.BrokerName, QueueID: id, Topic: topic}
+}
+
+// storeTimeOf is when the message of an offset was stored, in epoch ms; 0 when there is none.
+func (s *service) storeTimeOf(q *store.Queue, offset message.QueueOffset) int64 {
+	if offset < 0 || offset >= q.Max() {
+		return 0
+	}
+	if stored, at := q.StoreTimeAt(offset); at < q.Max() {
+		return max(int64(stored), 0)
+	}
+	return 0
 }

@@ -68,12 +68,18 @@ type Table struct {
 // Group is one subscription group.
 type Group struct {
 	name   string
+	bytes  []byte // the name
 	config atomic.Pointer[wire.SubscriptionGroupConfig]
 	extra  statefile.Extra // members of the state file that this version does not know; immutable
 }
 
 // Name returns the group's name.
 func (g *Group) Name() string { return g.name }
+
+// NameBytes is Name as bytes; shared, must not be changed.
+//
+// hot: 0 allocs.
+func (g *Group) NameBytes() []byte { return g.bytes }
 
 // Config returns the current configuration. It is shared and must not be changed.
 //
@@ -163,7 +169,7 @@ func (t *Table) insert(config wire.SubscriptionGroupConfig, extra statefile.Extr
 	}
 	g := t.byName[config.GroupName]
 	if g == nil {
-		g = &Group{name: config.GroupName, extra: extra}
+		g = &Group{name: config.GroupName, bytes: []byte(config.GroupName), extra: extra}
 		t.byName[config.GroupName] = g
 	}
 	g.config.Store(&config)

@@ -150,6 +150,24 @@ func (t *Table) Arrived(q *store.Queue, first message.QueueOffset, units []store
 	}
 }
 
+// Wake takes out every pull that waits for q: something other than a message has changed for them.
+func (t *Table) Wake(q *store.Queue) {
+	s := t.stripeOf(q)
+	var woken *Held
+	s.mu.Lock()
+	for h := s.queues[q]; h != nil; h = s.queues[q] {
+		t.unlink(s, h)
+		h.next, woken = woken, h
+	}
+	s.mu.Unlock()
+	for h := woken; h != nil; {
+		following := h.next
+		h.next = nil
+		t.wake(h)
+		h = following
+	}
+}
+
 func interested(h *Held, first message.QueueOffset, units []store.Unit) bool {
 	end := first + message.QueueOffset(len(units))
 	if end <= h.Offset {

@@ -8,4 +8,6 @@ const (
 	PairsMax = 1_000_000
 	// versionStep is after how many commits the data version grows (consumerOffsetUpdateVersionStep, 5.5.0).
 	versionStep = 500
+	// ResetsMax bounds the resets that wait for a pull of their group. One more is committed and not handed out by a pull.
+	ResetsMax = 1_000_000
 )

@@ -49,7 +49,10 @@ type Table struct {
 	commits atomic.Uint64 // since the start; every versionStep-th raises the data version
 	changes atomic.Uint64 // generation: +1 with each commit that changed something and with each removal
 
+	waiting atomic.Int64 // resets that wait, for a look without the lock
+
 	mu      sync.RWMutex // guards the maps below, not the offsets in them
+	resets  map[string]map[string]map[message.QueueID]message.QueueOffset
 	groups  map[string]map[string]*pair
 	pairs   int
 	version wire.DataVersion
@@ -61,6 +64,11 @@ type pair struct {
 	// By queue id. The slice is grown copy-on-write under Table.mu; the cells are shared by old and new slice, so that a commit
 	// which holds the old one is not lost.
 	offsets atomic.Pointer[[]*atomic.Int64]
+}
+
+// NewVolatile makes a table that no file keeps: where pulls begin, which a restart may forget.
+func NewVolatile(now func() message.Millis) *Table {
+	return &Table{now: now, groups: make(map[string]map[string]*pair)}
 }
 
 // Open reads consumerOffset.json or its backup; without either the table is empty. It changes nothing on disk.
@@ -197,6 +205,9 @@ func (t *Table) Query(group, topic []byte, id message.QueueID) (offset message.Q
 func (t *Table) RemoveTopic(topic string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for group := range t.resets {
+		t.forgetResets(group, topic)
+	}
 	for group, topics := range t.groups {
 		if topics[topic] == nil {
 			continue
@@ -214,6 +225,7 @@ func (t *Table) RemoveTopic(topic string) {
 func (t *Table) RemoveGroup(group string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.forgetResets(group, "")
 	t.pairs -= len(t.groups[group])
 	delete(t.groups, group)
 	t.changes.Add(1)

@@ -1,0 +1,80 @@
+package broker
+
+import (
+	"testing"
+	"time"
+
+	"peregrine/internal/sysio"
+	"peregrine/wire"
+)
+
+// A pull that is held while an administrator resets the group's offset is told at once, and only once.
+func TestAHeldPullIsToldOfAReset(t *testing.T) {
+	b := startBroker(t, sysio.OS{}, t.TempDir())
+	admin, consumer := dial(t, b.addr, wire.EncodingBinary), dial(t, b.addr, wire.EncodingBinary)
+	admin.makeTopic("Reset", 1)
+	for range 3 {
+		admin.mustSend(sendHeader("Reset", 0, ""), []byte("m"))
+	}
+	consumer.drain("Reset", 0, 0, 3)
+	h := pullHeader("Reset", 0, 3, "*")
+	h.SysFlag |= wire.PullSysFlagSuspend | wire.PullSysFlagCommitOffset
+	h.CommitOffset = 3
+	h.SuspendTimeoutMillis = 60_000
+	consumer.write(wire.AppendPullRequest(nil, wire.EncodingBinary, wire.RequestPullMessage, 77, h))
+	for until := time.Now().Add(waitMax); b.polls.Held() == 0 && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	if cmd := admin.call(wire.RequestInvokeBrokerToResetOffset, wire.ResetOffsetRequestHeader{Topic: "Reset", Group: string(h.ConsumerGroup), Timestamp: 0}, nil); cmd.Code != 0 {
+		t.Fatalf("%d %s", cmd.Code, cmd.Remark)
+	}
+	cmd := consumer.receive()
+	next, _ := cmd.GetExt("nextBeginOffset")
+	if wire.ResponseCode(cmd.Code) != wire.ResponsePullOffsetMoved || string(next) != "0" || string(cmd.Remark) != "OFFSET_RESET" {
+		t.Errorf("the held pull: %d %s, next %s", cmd.Code, cmd.Remark, next)
+	}
+	if offset, _ := b.offsets.Query(h.ConsumerGroup, h.Topic, 0); offset != 0 {
+		t.Errorf("the group stands at %d", offset)
+	}
+	h.QueueOffset = 0
+	if cmd := consumer.pull(h); cmd.Code != 0 {
+		t.Errorf("the next pull: %d %s", cmd.Code, cmd.Remark)
+	}
+}
+
+// A request that waits for a client is answered with what the client says, through both connections' loops.
+func TestACallGoesToTheClientAndBack(t *testing.T) {
+	shapes(t, func(t *testing.T, settings ...string) {
+		b := startBroker(t, sysio.OS{}, t.TempDir(), settings...)
+		admin, consumer := dial(t, b.addr, wire.EncodingJSON), dial(t, b.addr, wire.EncodingJSON)
+		beat := []byte(`{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING"}]}`)
+		consumer.write(wire.AppendRequest(nil, wire.EncodingJSON, wire.RequestHeartBeat, 1, 0, wire.LanguageJava, wire.Version, nil, beat))
+		for cmd := consumer.receive(); !cmd.IsResponse(); cmd = consumer.receive() { // the group is told of its own change
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			request := consumer.receive()
+			for wire.RequestCode(request.Code) == wire.RequestNotifyConsumerIDsChanged {
+				request = consumer.receive()
+			}
+			answer := &wire.Command{Encoding: wire.EncodingJSON, Code: 0, Opaque: request.Opaque, Flag: 1, Version: wire.Version, Body: []byte(`{"it":"is me"}`)}
+			consumer.write(wire.AppendCommand(nil, answer))
+		}()
+		header := wire.GetConsumerRunningInfoRequestHeader{ConsumerGroup: "g", ClientID: "c"}
+		if cmd := admin.call(wire.RequestGetConsumerRunningInfo, header, nil); cmd.Code != 0 || string(cmd.Body) != `{"it":"is me"}` {
+			t.Errorf("%d %s %s", cmd.Code, cmd.Remark, cmd.Body)
+		}
+		<-done
+		consumer.conn.Close()
+		for until := time.Now().Add(waitMax); b.Stats().ClientConnections > 0 && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		if cmd := admin.call(wire.RequestGetConsumerRunningInfo, header, nil); cmd.Code != 1 {
+			t.Errorf("of a client that is gone: %d %s", cmd.Code, cmd.Remark)
+		}
+		if s := b.relay.Stats(); s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package broker
+
+import (
+	"peregrine/broker/stats"
+	"peregrine/internal/message"
+)
+
+// countPull notes where the group will go on and what it got.
+//
+// hot: 0 allocs once key has grown and the group is known.
+func (b *Broker) countPull(key *[]byte, r *pullRequest, found *lookup) {
+	b.pulled.Commit(r.group.NameBytes(), r.topic.NameBytes(), r.queue.ID(), found.next)
+	if found.messages == 0 {
+		return
+	}
+	*key = append(append(append((*key)[:0], r.topic.NameBytes()...), '@'), r.group.NameBytes()...)
+	b.stats.Add(stats.GroupGetNums, *key, int64(found.messages))
+	b.stats.Add(stats.GroupGetSize, *key, int64(found.bytes))
+	b.brokerGets.Add(int64(found.messages))
+}
+
+// topicRun sums the sends of one topic that follow each other in a turn, so that a turn with one topic counts once.
+type topicRun struct {
+	topic       []byte
+	count, size int64
+}
+
+// add counts one stored send.
+//
+// hot: 0 allocs.
+func (t *topicRun) add(b *Broker, topic []byte, count, size int64) {
+	if len(t.topic) != len(topic) || len(topic) > 0 && &t.topic[0] != &topic[0] {
+		t.flush(b)
+		t.topic = topic
+	}
+	t.count += count
+	t.size += size
+}
+
+// flush hands what was summed to the statistics.
+//
+// hot: 0 allocs once the topic is known.
+func (t *topicRun) flush(b *Broker) {
+	if t.count > 0 {
+		b.stats.Add(stats.TopicPutNums, t.topic, t.count)
+		b.stats.Add(stats.TopicPutSize, t.topic, t.size)
+		b.brokerPuts.Add(t.count)
+	}
+	*t = topicRun{}
+}
+
+// wakePulls runs the held pulls of a queue again.
+func (b *Broker) wakePulls(topic string, id message.QueueID) {
+	if q := b.store.LookupQueue([]byte(topic), id); q != nil {
+		b.polls.Wake(q)
+	}
+}
+
+// countSlowSend counts a send that a control worker carried out.
+func (b *Broker) countSlowSend(t *sendTurn, p *pendingSend) {
+	if t.messages[p.first].Err != nil {
+		return
+	}
+	var run topicRun
+	for i := p.first; i < p.first+p.n; i++ {
+		run.add(b, p.topic.NameBytes(), 1, int64(t.messages[i].Size()))
+	}
+	run.flush(b)
+}
