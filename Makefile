@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -62,6 +62,10 @@ compare-recovery: build
 # A message sent during a held pull has to arrive in under 10 ms on an idle machine.
 bench-longpoll: build
 	$(GO) run ./interop/compare longpoll
+
+# 1,000 messages of delay levels 1, 2 and 3 to an idle broker and to one under half of its load: how late they come (case D03).
+bench-delay: build
+	$(GO) run ./interop/compare delay
 
 # Start to ready on an empty store; CPU and memory of an idle broker.
 bench-idle: build

@@ -27,6 +27,7 @@ const usage = `peregrine bench: a load generator for RocketMQ-compatible brokers
 
   peregrine bench send       send messages at a fixed rate (open loop) or as fast as answers come (closed loop)
   peregrine bench longpoll   how fast a message reaches a pull that the broker holds
+  peregrine bench delay      how late delayed messages come
 
 Each takes --help. Exit code 0: measured; 1: errors, target missed or check failed; 2: wrong usage.
 `
@@ -45,6 +46,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return sendMain(ctx, args[1:], stdout, stderr)
 	case "longpoll", "wake":
 		return longpollMain(ctx, args[1:], stdout, stderr)
+	case "delay":
+		return delayMain(ctx, args[1:], stdout, stderr)
 	case "ceiling": // a tool for the budget table, of no use to anybody else: not in the help
 		return ceilingMain(ctx, args[1:], stdout, stderr)
 	case "help", "-h", "--help":

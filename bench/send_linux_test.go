@@ -404,6 +404,16 @@ func TestLongpollMeasuresEveryRound(t *testing.T) {
 	}
 }
 
+// A broker that knows no delays brings everything too early, and that is a failure.
+func TestDelaySeesWhatComesTooEarly(t *testing.T) {
+	f := startFakeBroker(t, nil)
+	var stdout, stderr bytes.Buffer
+	code := Main([]string{"delay", "--addr", f.addr(), "--delays", "1h", "--count", "5", "--spread", "5ms"}, &stdout, &stderr)
+	if code != exitBad || !strings.Contains(stdout.String(), "MISSED") {
+		t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
+	}
+}
+
 // End to end over sockets, generator and ceiling server together: what is allocated does not grow with the messages.
 func TestSendingAllocatesNothingPerMessage(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())

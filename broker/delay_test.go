@@ -9,6 +9,7 @@ import (
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
 	"peregrine/netio"
+	"peregrine/store/storetest"
 	"peregrine/wire"
 )
 
@@ -156,5 +157,43 @@ func TestASentBackMessageGoesRoundUntilItIsDead(t *testing.T) {
 	v = c.first("%DLQ%G", 0)
 	if got := plain(v.Properties); v.ReconsumeTimes != 2 || !strings.Contains(got, "ORIGIN_MESSAGE_ID="+origin+"|RETRY_TOPIC=T|") || !strings.Contains(got, "|DELAY=0|") {
 		t.Errorf("%d times, %s", v.ReconsumeTimes, got)
+	}
+}
+
+// Case S15, the part about delays: what waits in a directory of the original comes, once, and what it had delivered stays as
+// it is; and so again after a second start.
+func TestDelaysOfTheOriginalsDirectoriesAreTakenOver(t *testing.T) {
+	for _, name := range []string{"clean-5.5.0", "killed-5.5.0", "clean-4.9.4"} {
+		t.Run(name, func(t *testing.T) {
+			root := storetest.Unpack(t, "../store/testdata/"+name+".tar.gz", t.TempDir())
+			for start := range 2 {
+				b := startBroker(t, sysio.OS{}, root, "mappedFileSizeCommitLog=65536", "mappedFileSizeConsumeQueue=4000", "maxHashSlotNum=200", "maxIndexNum=1000",
+					"fileReservedTime=876000", "cleanFileForciblyEnable=false")
+				for deadline := time.Now().Add(waitMax); time.Now().Before(deadline) && b.delays.Stats().Levels[17].Pending()+b.delays.Stats().Levels[16].Pending() > 0; {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if err := b.dispatcher.CaughtUp(b.store.Confirmed(), time.Now().Add(waitMax)); err != nil {
+					t.Fatal(err)
+				}
+				c := dial(t, b.addr, wire.EncodingJSON)
+				times := map[string]int{}
+				for queue := range int32(2) {
+					if q := b.store.LookupQueue([]byte("FixDelay"), message.QueueID(queue)); q != nil {
+						for _, body := range c.drain("FixDelay", queue, 0, int(q.Max())) {
+							times[body]++
+						}
+					}
+				}
+				if want := "map[delayed 0:1 delayed 1:1 delayed 2:1 delayed 3:1 delayed 4:1 delayed 5:1]"; fmt.Sprint(times) != want {
+					t.Errorf("start %d: %v", start, times)
+				}
+				if stats := b.delays.Stats(); stats.Corrected != 0 {
+					t.Errorf("%d offsets were corrected", stats.Corrected)
+				}
+				if !b.stop() {
+					t.Error("the stop was not clean")
+				}
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
+//	compare delay      how late delayed messages come, with and without other load
 //	compare longpoll   how fast a message reaches a held pull of peregrine
 //	compare idle       start, CPU and memory of a peregrine that has nothing to do
 //
@@ -55,8 +56,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle", "delay"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle|delay [--help]")
 		return 2
 	}
 	var o options
@@ -108,6 +109,16 @@ func run(ctx context.Context, args []string) int {
 	defer stopBroker(ours)
 	if args[0] == "longpoll" {
 		return bench.Main([]string{"longpoll", "--addr", ours.Addr()}, os.Stdout, os.Stderr)
+	}
+	if args[0] == "delay" {
+		good, err := measureDelays(ctx, ours.Addr())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if err != nil || !good {
+			return 1
+		}
+		return 0
 	}
 	theirs, err := startApache(o, filepath.Join(dir, "apache"))
 	if err != nil {
