@@ -97,7 +97,7 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 			return err
 		}
 	}
-	if err := q.write(first, units, len(units)); err != nil {
+	if err := q.writeNamed(first, units); err != nil {
 		return err
 	}
 	nothingBelow := q.Min() == end
@@ -105,6 +105,29 @@ func (q *Queue) AppendUnits(first message.QueueOffset, units []Unit) error {
 	if first > end && nothingBelow {
 		q.min.Store(int64(first)) // after max: a reader may meet pre-blank units, but never a queue with min above max
 	}
+	return nil
+}
+
+// writeNamed writes units, with ext files their ext units before them.
+func (q *Queue) writeNamed(first message.QueueOffset, units []Unit) error {
+	if !q.store.set.extWrite {
+		return q.write(first, units, len(units))
+	}
+	b := q.store.extBatches.get()
+	defer q.store.extBatches.put(b)
+	named, err := q.writeExt(units, b)
+	switch {
+	case errors.Is(err, ErrDiskFull):
+		return err
+	case err != nil:
+		q.extFailed(err)
+		return q.write(first, units, len(units))
+	}
+	q.ext.failing = false
+	if err := q.write(first, named, len(named)); err != nil {
+		return err
+	}
+	q.ext.end = b.end
 	return nil
 }
 
@@ -180,47 +203,58 @@ func (q *Queue) write(first message.QueueOffset, units []Unit, count int) error 
 			}
 			encodeUnit(buf[i*unitBytes:], u)
 		}
-		if err := q.writeAt(off-at, at, buf[:n*unitBytes]); err != nil {
+		if err := q.writeTo(fileKey{queue: q, start: off - at}, at, buf[:n*unitBytes]); err != nil {
 			return err
+		}
+		if q.firstFile < 0 {
+			q.firstFile = off - at
 		}
 		done += n
 	}
 	return nil
 }
 
-// writeAt writes into the file that begins at start and makes it first if need be, full length.
-func (q *Queue) writeAt(start, at int64, p []byte) error {
-	key := fileKey{queue: q, start: start}
-	open := q.store.cold.acquire(key)
-	if open == nil {
-		file, err := q.openForWriting(start)
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.filePath(start), err)
-		}
-		open = q.keepOpen(key, file)
+// writeTo writes into a file of the queue and makes it first if need be, full length.
+func (q *Queue) writeTo(key fileKey, at int64, p []byte) error {
+	open, err := q.openToWrite(key)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.path(key), err)
 	}
-	_, err := open.file.WriteAt(p, at)
+	_, err = open.file.WriteAt(p, at)
 	q.store.cold.release(open)
 	if err == nil {
-		if q.firstFile < 0 {
-			q.firstFile = start
-		}
 		return nil
 	}
 	if sysio.IsNoSpace(err) {
-		return &DiskFullError{Path: q.filePath(start), Threshold: q.store.set.warnPct, Cause: err}
+		return &DiskFullError{Path: q.path(key), Threshold: q.store.set.warnPct, Cause: err}
 	}
-	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.filePath(start), err)
+	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.path(key), err)
 }
 
-func (q *Queue) openForWriting(start int64) (sysio.File, error) {
-	fsys, path := q.store.fsys, q.filePath(start)
+// openToWrite returns a file of the queue, which it makes if need be. The caller releases it.
+func (q *Queue) openToWrite(key fileKey) (*openFile, error) {
+	if open := q.store.cold.acquire(key); open != nil {
+		return open, nil
+	}
+	file, err := q.openForWriting(key)
+	if err != nil {
+		return nil, err
+	}
+	return q.keepOpen(key, file), nil
+}
+
+func (q *Queue) openForWriting(key fileKey) (sysio.File, error) {
+	fsys, path := q.store.fsys, q.path(key)
+	length, newNames := q.store.set.queueFileBytes, &q.newNames
+	if key.ext {
+		length, newNames = q.store.set.extFileBytes, &q.ext.newNames
+	}
 	file, err := fsys.OpenFile(path, os.O_RDWR, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		q.newNames = true
+		*newNames = true
 		file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		if errors.Is(err, fs.ErrNotExist) {
-			if err = fsys.MkdirAll(q.dir(), 0o755); err == nil {
+			if err = fsys.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 				file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 			}
 		}
@@ -229,8 +263,8 @@ func (q *Queue) openForWriting(start int64) (sysio.File, error) {
 		return nil, err
 	}
 	size, err := file.Size()
-	if err == nil && size < q.store.set.queueFileBytes {
-		err = file.Truncate(q.store.set.queueFileBytes)
+	if err == nil && size < length {
+		err = file.Truncate(length)
 	}
 	if err != nil {
 		file.Close()
@@ -240,12 +274,14 @@ func (q *Queue) openForWriting(start int64) (sysio.File, error) {
 }
 
 // ReadUnits reads units from offset from on out of the files and returns how many; fewer than len(dst) at Max or at the end
-// of a file. ErrOutOfRange outside of [Min, Max). Any goroutine; it may wait for the disk.
+// of a file. ErrOutOfRange outside of [Min, Max). A tags code that is still an address (IsExtAddress) is not known: its ext
+// unit cannot be read. Any goroutine; it may wait for the disk.
 func (q *Queue) ReadUnits(dst []Unit, from message.QueueOffset) (int, error) {
 	if from < q.Min() || from >= q.Max() {
 		return 0, fmt.Errorf("%w: %s-%d has %d to %d, asked for %d", ErrOutOfRange, q.topic, q.id, q.Min(), q.Max(), from)
 	}
 	n, err := q.readUnits(dst, from, q.Max())
+	q.resolve(dst[:n])
 	if err != nil && from < q.Min() {
 		return 0, fmt.Errorf("%w: %s-%d now begins at %d, asked for %d", ErrOutOfRange, q.topic, q.id, q.Min(), from)
 	}
@@ -255,13 +291,17 @@ func (q *Queue) ReadUnits(dst []Unit, from message.QueueOffset) (int, error) {
 // keepOpen puts an open file of the queue into the cache, for the time of its use only if it was deleted meanwhile.
 func (q *Queue) keepOpen(key fileKey, file sysio.File) *openFile {
 	open := q.store.cold.insert(key, file)
-	if key.start < q.goneBelow.Load() {
+	goneBelow := &q.goneBelow
+	if key.ext {
+		goneBelow = &q.ext.goneBelow
+	}
+	if key.start < goneBelow.Load() {
 		q.store.cold.drop(key)
 	}
 	return open
 }
 
-// readUnits is ReadUnits with a given end, for recovery too.
+// readUnits is ReadUnits with a given end, for recovery too: addresses of ext units stay as they are.
 func (q *Queue) readUnits(dst []Unit, from, end message.QueueOffset) (int, error) {
 	fileBytes := q.store.set.queueFileBytes
 	off := int64(from) * unitBytes
@@ -305,6 +345,14 @@ func (q *Queue) dir() string {
 }
 
 func (q *Queue) filePath(start int64) string { return dataPath(q.dir(), start) }
+
+// path is where a file of the queue lies.
+func (q *Queue) path(key fileKey) string {
+	if key.ext {
+		return q.extPath(key.start)
+	}
+	return q.filePath(key.start)
+}
 
 // topicCanBeStored tells whether a topic name can name a directory. What clients may call a topic is the broker's matter.
 func topicCanBeStored(topic string) bool {

@@ -7,6 +7,7 @@
 //	path                                made                  content
 //	commitlog/<start, 20 digits>        ahead of need         records, full length from the beginning, see message
 //	consumequeue/<topic>/<queue>/<start> with its first unit  20-byte units, full length (sparse)
+//	consumequeue_ext/<topic>/<queue>/<start> first unit      what extunit.go says; only with enableConsumeQueueExt
 //	index/<local time, 17 digits>       first key           hash table of keys, see indexfile.go
 //	checkpoint                          first start           48 of 4096 bytes, see checkpointFields
 //	lock                                first start           "lock"; the guard is the lock on its byte 0
@@ -24,7 +25,7 @@
 //	offset  size  name      meaning
 //	0       8     position  of the record in the log
 //	8       4     size      of the whole record; 0 = free space; 2147483647 = pre-blank: the offset is occupied, no record
-//	12      8     tagsCode  hash of TAGS, sign-extended; delivery time in SCHEDULE_TOPIC_XXXX
+//	12      8     tagsCode  hash of TAGS, sign-extended; delivery time in SCHEDULE_TOPIC_XXXX; or the address of an ext unit
 //
 // # Positions of the log
 //
@@ -91,6 +92,10 @@
 // in SYNC_FLUSH synced before anything becomes visible: after a failed sync the kernel may take pages for clean that never
 // reached the disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the
 // queues from RedispatchFrom: with a scan of both, the first record that has no unit.
+//
+// Ext units are written, and synced, before the units that name them. What cannot be read makes the tags unknown, and where all records
+// are looked at, the queue is filled again from there. The end of a queue's ext files is behind the unit that it names last; what
+// follows is cleared before the first write of a run (openExt).
 //
 // The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover.
 //

@@ -18,10 +18,11 @@ type fileCache struct {
 	order list.List // of *openFile, most recently used first
 }
 
-// fileKey names a file: the queue it belongs to (nil: CommitLog) and its start offset.
+// fileKey names a file: the queue it belongs to (nil: CommitLog) and its start offset, in consumequeue_ext or not.
 type fileKey struct {
 	queue *Queue
 	start int64
+	ext   bool
 }
 
 // openFile is a file in use, from acquire or insert to release.

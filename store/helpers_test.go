@@ -19,12 +19,13 @@ import (
 const (
 	testSegment   = 64 << 10
 	testQueueFile = 200 * unitBytes
+	testExtFile   = 50*extUnitBytes + 10
 )
 
 func testSettings(root string, change ...func(*settings)) settings {
 	set := settings{
 		root: root, logDir: filepath.Join(root, "commitlog"), queueDir: filepath.Join(root, queueDirName),
-		segmentBytes: testSegment, queueFileBytes: testQueueFile, recordBytesMax: 4<<20 + recordOverheadMax,
+		segmentBytes: testSegment, queueFileBytes: testQueueFile, extDir: filepath.Join(root, extDirName), extFileBytes: testExtFile, recordBytesMax: 4<<20 + recordOverheadMax,
 		checkCRC: true, warnPct: 90, forcePct: 85,
 	}
 	for _, c := range change {

@@ -20,6 +20,8 @@ type layout struct {
 	abortText  string
 	log        []dataFile
 	queues     []queueDir
+	ext        []queueDir // in consumequeue_ext; nil without that folder
+	extForeign bool       // they have another size than the configured one
 	index      []indexInfo
 	checkpoint checkpointFields
 	deleted    map[string]message.PhyOffset // topics, see deletedTopics
@@ -73,6 +75,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 		return nil, err
 	}
 	if err := lay.inspectQueues(fsys, set); err != nil {
+		return nil, err
+	}
+	if err := lay.inspectExt(fsys, set); err != nil {
 		return nil, err
 	}
 	if err := lay.inspectIndex(fsys, set); err != nil {

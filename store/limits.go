@@ -8,6 +8,12 @@ const (
 	unitBytes = 20
 	// preBlankSize is the size field of a unit that only keeps a queue offset occupied; readers step over it.
 	preBlankSize = 1<<31 - 1
+	// extUnitBytes is a unit of an ext file without a bit map (CqExtUnit.MIN_EXT_UNIT_SIZE); extBlankBytes stay free behind
+	// the last one of a file (ConsumeQueueExt.END_BLANK_DATA_LENGTH); extPositionMax is the last position that has an address
+	// with room for a unit behind it (ConsumeQueueExt.MAX_REAL_OFFSET).
+	extUnitBytes   = 20
+	extBlankBytes  = 4
+	extPositionMax = 1<<63 - 1<<31 - 1 - extUnitBytes
 	// blankBytes is the end-of-file mark; as many bytes stay free behind every record of a file.
 	blankBytes = 8
 	// checkpointBytes is the length of the checkpoint file.

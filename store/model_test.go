@@ -16,10 +16,11 @@ import (
 func TestStoreIsItsModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{t: t, rt: rt, fsys: sysio.NewFaultFS(), bodies: map[message.QueueID][]string{}}
-		direct, sync := rapid.Bool().Draw(rt, "direct"), rapid.Bool().Draw(rt, "sync")
+		direct, sync, ext := rapid.Bool().Draw(rt, "direct"), rapid.Bool().Draw(rt, "sync"), rapid.Bool().Draw(rt, "ext")
 		m.set = testSettings("/s", func(s *settings) {
 			s.direct, s.syncFlush = direct, sync
 			s.segmentBytes, s.queueFileBytes = 8<<10, 7*unitBytes
+			s.extWrite, s.extFileBytes = ext, 5*extUnitBytes
 		})
 		m.open()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -148,6 +149,9 @@ func (m *model) check() {
 		for i, u := range unitsOf(m.t, q) {
 			if got := bodyAt(m.t, m.s, u); got != m.bodies[id][i] {
 				m.rt.Fatalf("queue %d offset %d: %q, want %q", id, i, got, m.bodies[id][i])
+			}
+			if u.Tags != message.TagsCodeOf([]byte("TagA")) {
+				m.rt.Fatalf("queue %d offset %d: tags code %d", id, i, u.Tags)
 			}
 		}
 	}

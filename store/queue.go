@@ -8,7 +8,8 @@ import (
 	"peregrine/internal/message"
 )
 
-// Unit is one ConsumeQueue entry: where a record lies, its whole size in bytes, and its tags code.
+// Unit is one ConsumeQueue entry: where a record lies, its whole size in bytes, and its tags code (in a file it may be an address
+// in consumequeue_ext instead).
 type Unit struct {
 	Phy  message.PhyOffset
 	Size int32
@@ -50,6 +51,7 @@ type Queue struct {
 	synced    message.QueueOffset // units below are durable, with the names of their files
 	dirty     bool                // in Store.dirtyQueues
 	newNames  bool                // a file or directory was made since the last sync
+	ext       queueExt
 
 	// ringMu guards the two below. Short: a copy of units. Leaf.
 	ringMu sync.Mutex

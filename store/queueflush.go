@@ -81,6 +81,8 @@ func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 	names := q.newNames
 	q.newNames, q.dirty = false, false
 	lo = max(lo, q.firstFile)
+	ext, extNames := q.ext.dirty, q.ext.newNames
+	q.ext.dirty, q.ext.newNames = span{}, false
 	q.writeMu.Unlock()
 
 	if names {
@@ -88,9 +90,18 @@ func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 		dirs[filepath.Dir(q.dir())] = true
 		dirs[q.store.set.queueDir] = true
 	}
+	if extNames {
+		dirs[q.extDir()] = true
+		dirs[filepath.Dir(q.extDir())] = true
+		dirs[q.store.set.extDir] = true
+	}
+	// Ext units before the units that name them.
 	var err error
+	for start := q.extKey(ext.from).start; start < ext.to && err == nil; start += q.store.set.extFileBytes {
+		err = q.syncFile(fileKey{queue: q, start: start, ext: true})
+	}
 	for start := lo - lo%fileBytes; start < hi && err == nil; start += fileBytes {
-		err = q.syncFile(start)
+		err = q.syncFile(fileKey{queue: q, start: start})
 	}
 	q.writeMu.Lock()
 	defer q.writeMu.Unlock()
@@ -99,6 +110,8 @@ func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 		return nil
 	}
 	q.newNames = q.newNames || names
+	q.ext.newNames = q.ext.newNames || extNames
+	q.ext.dirty.add(ext.from, ext.to)
 	if !q.dirty {
 		q.dirty = true
 		q.store.noteDirty(q)
@@ -106,11 +119,10 @@ func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 	return err
 }
 
-func (q *Queue) syncFile(start int64) error {
-	key := fileKey{queue: q, start: start}
+func (q *Queue) syncFile(key fileKey) error {
 	open := q.store.cold.acquire(key)
 	if open == nil {
-		file, err := q.store.fsys.OpenFile(q.filePath(start), os.O_RDWR, 0)
+		file, err := q.store.fsys.OpenFile(q.path(key), os.O_RDWR, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // deleted meanwhile: nothing to keep
 		}

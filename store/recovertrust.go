@@ -67,7 +67,23 @@ func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, 
 		return false, err
 	}
 	return sc.view.QueueOffset == offset && sc.view.QueueID == q.id && string(sc.view.Topic) == q.topic && sc.view.Size == u.Size &&
-		(sc.view.TagsCode() == u.Tags || q.topic == message.ScheduleTopic), nil
+		tagsTrusted(q, u, &sc.view), nil
+}
+
+// tagsTrusted tells whether a unit's tags code, or the ext unit that it names, is that of the record. An ext unit that cannot be
+// read proves nothing: then the rest of the unit has to do, and the message goes to whoever may want it.
+func tagsTrusted(q *Queue, u Unit, v *message.View) bool {
+	if u.Tags.IsExtAddress() {
+		ext, ok := q.extAt(extPosition(u.Tags))
+		if !ok {
+			return true
+		}
+		if ext.stored != v.StoreTimestamp {
+			return false
+		}
+		u.Tags = ext.tags
+	}
+	return v.TagsCode() == u.Tags || q.topic == message.ScheduleTopic
 }
 
 // cutAt ends the queue at keep.
@@ -94,5 +110,5 @@ func (r *recovery) cutFiles(q *Queue, keep, limit message.QueueOffset) error {
 	if keep > q.synced {
 		return nil
 	}
-	return q.syncFile(q.firstFile) // nothing is left in it, so the flush would pass it over
+	return q.syncFile(fileKey{queue: q, start: q.firstFile}) // nothing is left in it, so the flush would pass it over
 }

@@ -20,7 +20,7 @@ type unitWindow struct {
 	units [unitWindowUnits]Unit
 }
 
-// at returns the unit at an offset below the queue's maximum.
+// at returns the unit at an offset below the queue's maximum, with the tags code of its ext unit if that can be read.
 func (w *unitWindows) at(q *Queue, offset message.QueueOffset) (Unit, error) {
 	win := w.byQueue[q]
 	if win == nil {
@@ -32,6 +32,7 @@ func (w *unitWindows) at(q *Queue, offset message.QueueOffset) (Unit, error) {
 	}
 	if offset < win.from || offset >= win.from+message.QueueOffset(win.count) {
 		n, err := q.readUnits(win.units[:], offset, q.Max())
+		q.resolve(win.units[:n])
 		win.from, win.count = offset, n
 		if err != nil || n == 0 {
 			return Unit{}, err
@@ -67,7 +68,7 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 		// The unit of the damaged record, or what the original made: readers would not step over it.
 		return r.replaceUnit(q, v.QueueOffset, Unit{Phy: u.Phy, Size: u.Size, Tags: message.TagsCodeFiller})
 	}
-	if u.Phy == v.PhyOffset && u.Size == v.Size && (whole || r.tagsFit(q, u, v)) {
+	if u.Phy == v.PhyOffset && u.Size == v.Size && (whole && !r.s.extThere || tagsFit(q, u, v)) {
 		return nil
 	}
 	if u.valid() && !u.IsPreBlank() && u.Phy != v.PhyOffset {
@@ -172,9 +173,10 @@ func tearable(offset message.QueueOffset, fileBytes int64) bool {
 	return int64(offset)*unitBytes%fileBytes%sectorBytes+unitBytes > sectorBytes
 }
 
-// tagsFit compares the tags code where it is the hash of the tags: not a time of delivery, not an address in an ext file.
-func (r *recovery) tagsFit(q *Queue, u Unit, v *message.View) bool {
-	return u.Tags == v.TagsCode() || q.topic == message.ScheduleTopic || u.Tags.IsExtAddress()
+// tagsFit compares the tags code where it is the hash of the tags, not a time of delivery. An address that is left, of an ext unit
+// that cannot be read, does not fit: the queue is filled again from there, with ext units or without.
+func tagsFit(q *Queue, u Unit, v *message.View) bool {
+	return u.Tags == v.TagsCode() || q.topic == message.ScheduleTopic && !u.Tags.IsExtAddress()
 }
 
 // names tells whether a unit names a good record of its queue.
@@ -303,6 +305,9 @@ func (r *recovery) rewriteUnits(q *Queue, from message.PhyOffset) error {
 	units := make([]Unit, unitChunk)
 	for offset < q.Max() {
 		n, err := q.readUnits(units, offset, q.Max())
+		if err == nil {
+			err = q.rewriteExt(units[:n])
+		}
 		if err == nil {
 			err = q.write(offset, units[:n], n)
 		}

@@ -96,6 +96,9 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	if err := r.openLogFiles(); err != nil {
 		return err
 	}
+	if err := r.mendExt(); err != nil {
+		return err
+	}
 	table := l.files.Load()
 	if last := table.last(); last != nil {
 		r.limit = last.end()

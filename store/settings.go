@@ -6,9 +6,12 @@ type settings struct {
 	logDir   string // storePathCommitLog
 	queueDir string // root/consumequeue
 
-	segmentBytes   int64 // mappedFileSizeCommitLog
-	queueFileBytes int64 // mappedFileSizeConsumeQueue, a multiple of unitBytes
-	recordBytesMax int64 // maxMessageSize + recordOverheadMax
+	segmentBytes   int64  // mappedFileSizeCommitLog
+	queueFileBytes int64  // mappedFileSizeConsumeQueue, a multiple of unitBytes
+	extDir         string // root/consumequeue_ext
+	extFileBytes   int64  // mappedFileSizeConsumeQueueExt
+	extWrite       bool   // enableConsumeQueueExt
+	recordBytesMax int64  // maxMessageSize + recordOverheadMax
 
 	indexDir   string        // root/index
 	index      indexGeometry // maxHashSlotNum, maxIndexNum

@@ -18,6 +18,7 @@ import (
 // Names in the store directory.
 const (
 	queueDirName   = "consumequeue"
+	extDirName     = "consumequeue_ext"
 	indexDirName   = "index"
 	checkpointName = "checkpoint"
 	cutDirName     = "cut" // files that were found behind the end of the log; nothing reads them
@@ -34,6 +35,10 @@ type Store struct {
 	chunks *chunkPool
 	rings  ringBudget
 	lock   io.Closer
+
+	extBatches  *extBatchPool
+	extThere    bool // there may be files in consumequeue_ext; set by open
+	extReadable bool // they have the configured size; set by open
 
 	checkpoint *checkpoint
 	index      *Index // nil: switched off
@@ -100,7 +105,11 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 		err = markRunning(fsys, set.root)
 	}
 	_, logMissing := fsys.Stat(set.logDir)
-	for _, dir := range []string{set.logDir, set.queueDir} {
+	dirs := []string{set.logDir, set.queueDir}
+	if set.extWrite {
+		dirs = append(dirs, set.extDir)
+	}
+	for _, dir := range dirs {
 		if err == nil {
 			err = makeDir(fsys, dir)
 		}
@@ -144,6 +153,7 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	s := &Store{
 		fsys: fsys, set: set, logger: logger, lock: held,
 		queues: newQueueTable(), cold: newFileCache(openFilesMax), chunks: newChunkPool(),
+		extBatches: newExtBatchPool(), extThere: set.extWrite || lay.ext != nil, extReadable: !lay.extForeign,
 		damaged: map[message.PhyOffset]bool{},
 		quit:    make(chan struct{}),
 	}

@@ -168,9 +168,13 @@ func (s *Store) removeQueues(queues []*Queue) error {
 	}
 	for topic := range topics {
 		_ = s.fsys.Remove(filepath.Join(s.set.queueDir, topic)) // stays while there are other queues in it
+		_ = s.fsys.Remove(filepath.Join(s.set.extDir, topic))
 	}
 	if len(topics) > 0 {
 		failed = errors.Join(failed, s.fsys.SyncDir(s.set.queueDir))
+	}
+	if len(topics) > 0 && s.extThere {
+		failed = errors.Join(failed, s.fsys.SyncDir(s.set.extDir))
 	}
 	s.queues.remove(removed)
 	if len(removed) > 0 {
@@ -189,6 +193,10 @@ func (q *Queue) removeFiles() error {
 	q.ringMu.Lock()
 	q.ring.drop(&q.store.rings)
 	q.ringMu.Unlock()
+	// Ext files first: a queue without them can be read, and be deleted by the next start.
+	if err := q.removeExtFiles(); err != nil {
+		return err
+	}
 	fsys := q.store.fsys
 	entries, err := readDirIfThere(fsys, q.dir())
 	if err != nil {
@@ -202,16 +210,19 @@ func (q *Queue) removeFiles() error {
 		}
 	}
 	q.firstFile = -1
-	if entries == nil {
+	return removeDir(fsys, q.dir())
+}
+
+// removeDir removes a folder of which the files are deleted, if it is there. The deletions are durable first.
+func removeDir(fsys sysio.FS, dir string) error {
+	err := fsys.SyncDir(dir)
+	if err == nil {
+		err = fsys.Remove(dir) // fails if something else is in it
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := fsys.SyncDir(q.dir()); err != nil {
-		return err
-	}
-	if err := fsys.Remove(q.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // something else is in it
-	}
-	return nil
+	return err
 }
 
 // Topics returns the topics that have a queue, sorted.
@@ -291,6 +302,20 @@ func (r *recovery) dropDeleted() error {
 			q.min.Store(0)
 			r.setEnd(q, 0)
 			q.goneBelow.Store(0)
+			q.ext.goneBelow.Store(0)
+		}
+	}
+	// Names in consumequeue_ext may have come back alone.
+	for _, d := range r.lay.ext {
+		if _, deleted := r.lay.deleted[d.topic]; !deleted {
+			continue
+		}
+		if q := r.s.Queue(d.topic, d.id); q.firstFile < 0 {
+			if err := q.removeFiles(); err != nil {
+				return fmt.Errorf("store: a queue of a deleted topic: %w", err)
+			}
+			q.goneBelow.Store(0)
+			q.ext.goneBelow.Store(0)
 		}
 	}
 	return nil

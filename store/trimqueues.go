@@ -59,6 +59,11 @@ func (c *cleaner) trim() {
 	}
 	for _, q := range queues {
 		n, err := q.deleteBelowMin()
+		if err == nil {
+			var ext int
+			ext, err = q.deleteExtBelowMin()
+			n += ext
+		}
 		if err != nil {
 			c.s.logger.Warn("delete the oldest files of a queue", "topic", q.topic, "queue", int32(q.id), "error", err)
 			c.leftovers = true

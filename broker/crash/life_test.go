@@ -22,6 +22,7 @@ type life struct {
 	r       *rand.Rand
 	form    form
 	model   *model
+	ext     *rand.Rand
 	healthy bool // no troubles, only cuts
 	ids     uint64
 	covered *coverage
@@ -43,6 +44,8 @@ func newLife(seed uint64, covered *coverage, spoil spoiler) *life {
 		syncFlush: r.IntN(2) == 0, direct: r.IntN(2) == 0, shards: 1 + 3*r.IntN(2),
 		segment: []int64{8 << 10, 8 << 10, 16 << 10, 32 << 10}[r.IntN(4)], queueFile: []int64{60, 140, 500, 4000}[r.IntN(4)], pages: r.IntN(3), index: r.IntN(2) * (3 + r.IntN(40)),
 	}}
+	l.ext = rand.New(rand.NewPCG(seed, 0x657874)) // of its own, so that a seed's life stays what it was
+	l.form.extFile = []int64{0, 0, 44, 64, 500}[l.ext.IntN(5)]
 	l.healthy = r.IntN(3) == 0
 	l.model = newModel(l.form.syncFlush || spoil.early)
 	return l
@@ -82,6 +85,7 @@ func (l *life) note(format string, args ...any) {
 func (l *life) generation(disk *sysio.FaultFS) (*sysio.FaultFS, error) {
 	l.model.begin()
 	disk.SetCapacity(0, 0) // somebody has made room meanwhile
+	l.form.ext = l.form.extFile > 0 && l.ext.IntN(4) > 0
 	p := &process{form: l.form, model: l.model}
 	l.cutter = planCut(l.r, disk, l.model, p)
 	t := &trouble{r: l.r, disk: disk, lies: l.spoil.lies}
@@ -128,8 +132,8 @@ func (l *life) atWork(p *process, t *trouble) error {
 		}
 	}
 	report := s.Recovery()
-	l.note("started: clean %v, scanned from %d to %d, dispatched from %d, %d damaged, %d bytes and %d files and %d units cut, %d rewritten, durable to %d",
-		report.Clean, report.From, report.End, report.RedispatchFrom, report.DamagedCount, report.Cut, report.CutFiles, report.UnitsCut, report.Rewritten, s.Flushed())
+	l.note("started: ext files %v, clean %v, scanned from %d to %d, dispatched from %d, %d damaged, %d bytes and %d files and %d units cut, %d rewritten, durable to %d",
+		l.form.ext, report.Clean, report.From, report.End, report.RedispatchFrom, report.DamagedCount, report.Cut, report.CutFiles, report.UnitsCut, report.Rewritten, s.Flushed())
 	l.cutter.phase.Store(int32(working))
 	if l.r.IntN(4) > 0 {
 		if err := l.work(p, t); err != nil {

@@ -27,11 +27,13 @@ type form struct {
 	queueFile         int64
 	pages             int // flushCommitLogLeastPages
 	index             int // entries of an index file, 0: no index
+	extFile           int64
+	ext               bool // this process writes ext files
 }
 
 func (f form) String() string {
-	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes, %d entries in an index file", f.syncFlush, f.direct, f.shards,
-		f.segment, f.queueFile, f.index)
+	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes, %d entries in an index file, ext files of %d bytes", f.syncFlush, f.direct, f.shards,
+		f.segment, f.queueFile, f.index, f.extFile)
 }
 
 func (f form) config() *config.Config {
@@ -39,6 +41,7 @@ func (f form) config() *config.Config {
 	cfg.StorePathRootDir = root
 	cfg.MappedFileSizeCommitLog = f.segment
 	cfg.MappedFileSizeConsumeQueue = f.queueFile
+	cfg.EnableConsumeQueueExt, cfg.MappedFileSizeConsumeQueueExt = f.ext, f.extFile
 	cfg.MaxMessageSize = int(f.segment)
 	cfg.WriteWithoutMmap = f.direct
 	cfg.FlushDiskType = config.AsyncFlush

@@ -36,8 +36,8 @@ var everything = Matcher{all: true}
 //
 // hot: 0 allocs.
 func (m *Matcher) Match(code message.TagsCode) bool {
-	if m.all {
-		return true
+	if m.all || code.IsExtAddress() {
+		return true // an ext unit that cannot be read: nobody knows the tags
 	}
 	hash := int32(code) // the original compares the low half, too
 	if len(m.codes) > scanMax {

@@ -7,6 +7,7 @@ type alias struct{ from, to, note string }
 var aliases = [...]alias{
 	{"mapedFileSizeCommitLog", "mappedFileSizeCommitLog", "old spelling, the original 5.x ignores it"},
 	{"mapedFileSizeConsumeQueue", "mappedFileSizeConsumeQueue", "old spelling, the original 5.x ignores it"},
+	{"mapedFileSizeConsumeQueueExt", "mappedFileSizeConsumeQueueExt", "old spelling, the original 5.x ignores it"},
 	{"destroyMappedFileIntervalForcibly", "destroyMapedFileIntervalForcibly", "the original spells it with one p"},
 	{"tls.server.mode", "tlsServerMode", "in the original a property of the JVM"},
 	{"reputMessageServiceThreadNum", "peregrine.reputShards", "the original has no such key, though articles recommend it"},

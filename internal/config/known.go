@@ -103,9 +103,9 @@ var knownGroups = [...]struct{ reason, names string }{
 		liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills
 		liteTtlCheckInterval maxLiteSubscriptionCount maxLmqConsumeQueueNum minLiteTTl`},
 	{"queue types other than the plain one are not built yet", `
-		bitMapLengthConsumeQueueExt compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+		compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
 		compactionThreadNum correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval enableCompaction
-		enableConsumeQueueExt mapedFileSizeConsumeQueueExt mappedFileSizeConsumeQueueExt mapperFileSizeBatchConsumeQueue
+		mapperFileSizeBatchConsumeQueue
 		maxOffsetMapSize searchBcqByCacheEnable`},
 	{"timer and scheduled messages are not built yet", `
 		allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey commercialTimerCount enableScheduleAsyncDeliver

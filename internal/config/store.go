@@ -10,7 +10,12 @@ type StoreConfig struct {
 
 	MappedFileSizeCommitLog    int64 `key:"mappedFileSizeCommitLog" default:"1073741824" unit:"bytes" range:"4096..2147483647" doc:"of a log file; fixed per directory"`
 	MappedFileSizeConsumeQueue int64 `key:"mappedFileSizeConsumeQueue" default:"6000000" unit:"bytes" range:"20..2147483640" doc:"of a ConsumeQueue file, rounded up to 20; fixed per directory"`
-	MaxMessageSize             int   `key:"maxMessageSize" default:"4194304" unit:"bytes" range:"1..2147418111" reload:"yes" doc:"longest body; a frame holds at most 16 MiB"`
+
+	EnableConsumeQueueExt         bool  `key:"enableConsumeQueueExt" default:"false" doc:"write consumequeue_ext: tags code and store time of every queue entry; it is read either way"`
+	MappedFileSizeConsumeQueueExt int64 `key:"mappedFileSizeConsumeQueueExt" default:"50331648" unit:"bytes" range:"1024..2147483647" doc:"of a file there; fixed per directory"`
+	BitMapLengthConsumeQueueExt   int   `key:"bitMapLengthConsumeQueueExt" default:"64" unit:"bits" range:"0..262136" pending:"SQL92 filters" doc:"of an entry; the original chooses by itself"`
+
+	MaxMessageSize int `key:"maxMessageSize" default:"4194304" unit:"bytes" range:"1..2147418111" reload:"yes" doc:"longest body; a frame holds at most 16 MiB"`
 
 	FlushDiskType                     string `key:"flushDiskType" default:"ASYNC_FLUSH" values:"ASYNC_FLUSH|SYNC_FLUSH" important:"yes" doc:"SYNC_FLUSH answers a send when it is on the device"`
 	FlushIntervalCommitLog            int64  `key:"flushIntervalCommitLog" default:"500" unit:"ms" range:"1..3600000" reload:"yes" important:"yes" doc:"ASYNC_FLUSH: between two looks"`

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// inspectExt lists consumequeue_ext. Positions mean nothing with another file size than the one they were made with: the
+// directory is refused if more is to be written, else tags codes of such queues are not known and nothing is filtered.
+func (lay *layout) inspectExt(fsys sysio.FS, set settings) error {
+	topics, err := readDirIfThere(fsys, set.extDir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if topics == nil {
+		return nil
+	}
+	lay.ext = []queueDir{}
+	for _, t := range topics {
+		if !t.Dir {
+			continue
+		}
+		path := filepath.Join(set.extDir, t.Name)
+		ids, err := fsys.ReadDir(path)
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		for _, e := range ids {
+			id, err := strconv.ParseInt(e.Name, 10, 32)
+			if !e.Dir || err != nil {
+				continue
+			}
+			files, err := lay.dataFiles(fsys, filepath.Join(path, e.Name))
+			if err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+			if err := lay.inspectExtFiles(files, set); err != nil {
+				return err
+			}
+			lay.ext = append(lay.ext, queueDir{topic: t.Name, id: message.QueueID(id), files: files})
+		}
+	}
+	return nil
+}
+
+// mendExt gives short ext files their length, without which the original does not start. Only where this program writes such files.
+func (r *recovery) mendExt() error {
+	set := r.s.set
+	for _, d := range r.lay.ext {
+		for _, f := range d.files {
+			if set.extWrite && f.size < set.extFileBytes {
+				if err := setLength(r.s.fsys, f.path, set.extFileBytes); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (lay *layout) inspectExtFiles(files []dataFile, set settings) error {
+	for i, f := range files {
+		// A power cut keeps names and takes lengths; a copy may break off in its last file.
+		torn := f.size == 0 || i == len(files)-1 && f.size < set.extFileBytes
+		if f.start%set.extFileBytes == 0 && (torn || f.size == set.extFileBytes) {
+			continue
+		}
+		if set.extWrite {
+			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueueExt)", f.size, set.extFileBytes)
+		}
+		if !lay.extForeign {
+			lay.warn("%s has %d bytes, expected are %d (mappedFileSizeConsumeQueueExt): tags are not filtered by the broker where a queue needs these files",
+				f.path, f.size, set.extFileBytes)
+		}
+		lay.extForeign = true
+	}
+	return nil
+}
