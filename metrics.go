@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"peregrine/broker"
+	"peregrine/broker/transaction"
 	"peregrine/flush"
 	"peregrine/perf"
 )
@@ -81,6 +82,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("sends_waiting_for_sync", "sends that wait for the flusher (limit syncAnswersMax)", func(s *stats) float64 { return float64(s.WaitingForSync) })
 	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
 	s.registerSyncTimes(r, snap)
+	s.registerTransactions(r, snap)
 	s.registerRetention(r, snap)
 	s.registerDelays(r, snap)
 
@@ -112,6 +114,25 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	for _, reason := range broker.CloseReasons() {
 		counter(fmt.Sprintf("connections_closed_total{reason=%q}", reason), "connections closed", func(s *stats) uint64 { return s.Network.Closed[reason] })
 	}
+}
+
+// registerTransactions names what half messages come to.
+func (s *service) registerTransactions(r *perf.Registry, snap *snapshot) {
+	counter := func(name, help string, read func(*transaction.Stats) uint64) {
+		r.Counter("peregrine_transaction_"+name, help, func() uint64 { return read(&snap.get().Transactions) })
+	}
+	counter("commits_total", "transactions committed", func(s *transaction.Stats) uint64 { return s.Commits })
+	counter("rollbacks_total", "transactions rolled back", func(s *transaction.Stats) uint64 { return s.Rollbacks })
+	counter("unknown_total", "ends that said neither", func(s *transaction.Stats) uint64 { return s.Unknown })
+	counter("ends_refused_total", "ends that were refused: of no half, too late, or the store takes nothing", func(s *transaction.Stats) uint64 { return s.EndsRefused })
+	counter("checks_total", "checks sent to producers", func(s *transaction.Stats) uint64 { return s.Checks })
+	counter("checks_unsent_total", "checks for which no producer of the group was there (limit producersAskedMax)", func(s *transaction.Stats) uint64 { return s.Unasked })
+	counter("given_up_total", "transactions given up (transactionCheckMax, fileReservedTime)", func(s *transaction.Stats) uint64 { return s.GivenUp })
+	counter("damaged_total", "half and op messages that cannot be read", func(s *transaction.Stats) uint64 { return s.Damaged })
+	counter("ends_forgotten_total", "ends whose op message was not written (limit opPendingBytesMax), checked once more", func(s *transaction.Stats) uint64 { return s.EndsForgotten })
+	r.Gauge("peregrine_transaction_halves_pending", "half messages that the checks have not passed: open, or ended since the last round", func() float64 {
+		return float64(snap.get().Transactions.Pending)
+	})
 }
 
 // registerNamesrv shows the sizes of the name server's tables.

@@ -47,6 +47,7 @@ import (
 	"peregrine/broker/relay"
 	"peregrine/broker/stats"
 	"peregrine/broker/topics"
+	"peregrine/broker/transaction"
 	"peregrine/dispatch"
 	"peregrine/flush"
 	"peregrine/internal/config"
@@ -97,20 +98,21 @@ type Broker struct {
 	server     *netio.Server
 	roles      []role // by netio.Conn.Listener
 
-	topics  *topics.Table
-	groups  *groups.Table
-	clients *clients.Registry
-	offsets *offsets.Table
-	locks   *locks.Table
-	relay   *relay.Table
-	stats   *stats.Table
-	pulled  *offsets.Table // where each group's next pull begins
-	losses  *losses
-	delays  *delay.Service
-	retries control.Retries
-	filters *filter.Cache
-	polls   *longpoll.Table
-	namesrv Nameserver
+	topics       *topics.Table
+	groups       *groups.Table
+	clients      *clients.Registry
+	offsets      *offsets.Table
+	locks        *locks.Table
+	relay        *relay.Table
+	stats        *stats.Table
+	pulled       *offsets.Table // where each group's next pull begins
+	losses       *losses
+	delays       *delay.Service
+	retries      control.Retries
+	transactions *transaction.Service
+	filters      *filter.Cache
+	polls        *longpoll.Table
+	namesrv      Nameserver
 
 	control    *controlPool
 	cold       *coldReaders
@@ -328,15 +330,17 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 		b.loops = append(b.loops, ls)
 	}
 	b.rates = control.NewRates(b.rateCounters)
+	b.transactions = b.buildTransactions()
 	b.processors = control.Processors(control.Deps{
 		Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients, Offsets: b.offsets,
 		Locks: b.locks, Relay: b.relay, Stats: b.stats, Pulled: b.pulled, WakePulls: b.wakePulls, Pusher: pusher{b}, Rates: b.rates,
-		Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries,
+		Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries, Transactions: b.transactions,
 		Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
 		Logger: b.logger, Now: now,
 	})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
 	b.cold = startColdReaders(b, automatic(b.cfg.ColdReaders, coldReadersAuto))
+	b.transactions.Recover()
 	if err := server.Start(ctx); err != nil {
 		b.control.stop()
 		b.cold.stop()
@@ -344,6 +348,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 		return err
 	}
 	b.delays.Start()
+	b.transactions.Start()
 	go b.keepTime()
 	go func() {
 		<-server.Done()
@@ -366,6 +371,9 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 		b.relay.Stop()
 		b.cold.stop()
 		b.delays.Stop()
+		if err := b.transactions.Stop(); err != nil {
+			b.logger.Warn("ended transactions will be checked once more", "err", err)
+		}
 		close(b.stopTimers)
 		<-b.timersDone
 	}
@@ -378,6 +386,23 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 		return false
 	}
 	return true
+}
+
+func (b *Broker) buildTransactions() *transaction.Service {
+	cfg := b.cfg
+	return transaction.New(transaction.Options{
+		Settings: transaction.Settings{
+			BrokerName: cfg.BrokerName, TimeOut: message.Millis(cfg.TransactionTimeOut), Interval: time.Duration(cfg.TransactionCheckInterval) * time.Millisecond,
+			CheckMax: cfg.TransactionCheckMax, OpBytesMax: cfg.TransactionOpMsgMaxSize, OpInterval: message.Millis(cfg.TransactionOpBatchInterval),
+			ReservedTime: message.Millis(cfg.FileReservedTime) * 3600_000,
+		},
+		Store: b.store, Log: internalSender{b}, Progress: b.offsets, Producers: b.clients, Pusher: pusher{b}, CaughtUp: b.dispatcher.CaughtUp,
+		DiscardTopic: func() *wire.Refusal {
+			_, refusal := b.topics.CreateDiscardTopic()
+			return refusal
+		},
+		Host: b.storeHost, Logger: b.logger, Now: now,
+	})
 }
 
 // keepTime does what comes round: expiry of clients and brokers, persisting of offsets.

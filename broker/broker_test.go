@@ -126,8 +126,7 @@ func TestUnbuiltFeaturesAreRefused(t *testing.T) {
 	half := sendHeader("Later", 0, "")
 	half.SysFlag = message.SysFlagTransactionPrepared
 	for name, h := range map[string]*wire.SendMessageHeader{
-		"timer":            sendHeader("Later", 0, "TIMER_DELAY_SEC\x0110\x02"),
-		"half by property": sendHeader("Later", 0, "TRAN_MSG\x01true\x02"), "half by flag": half,
+		"timer": sendHeader("Later", 0, "TIMER_DELAY_SEC\x0110\x02"), "half by flag only": half,
 	} {
 		if cmd := c.send(h, []byte("x")); wire.ResponseCode(cmd.Code) != wire.ResponseMessageIllegal || len(cmd.Remark) == 0 {
 			t.Errorf("%s: code %d %s", name, cmd.Code, cmd.Remark)

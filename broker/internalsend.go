@@ -18,10 +18,10 @@ type internalSender struct{ *Broker }
 // need no configuration here, as in the original's store. Err of each element says whether it is stored (see storeRefusal
 // for the causes); an element whose topic was deleted a moment ago goes into the new queue of that name.
 //
-// A returned error is a *wire.Refusal that a send would get now (overload, shutdown): nothing was tried, try again later.
+// A returned error is a *wire.Refusal that a send would get now (overload): nothing was tried, try again later.
 // Everything in batch is borrowed until Append returns.
 func (s internalSender) Append(batch []store.Message) (end message.PhyOffset, err error) {
-	if refusal := s.overloaded(); refusal != nil {
+	if refusal := s.lagging(); refusal != nil {
 		return 0, refusal
 	}
 	for i := range batch {

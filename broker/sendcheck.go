@@ -18,7 +18,8 @@ var (
 	// What the original answers with code 13 it answers because a message cannot be stored; these are asked of a broker
 	// that cannot do them yet, and storing them as ordinary messages would deliver them too early or too often.
 	refusalTimer    = wire.Refuse(wire.ResponseMessageIllegal, "timer messages (properties TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS) are not supported by this version of peregrine")
-	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "transactional messages (property TRAN_MSG, sysFlag prepared or rollback) are not supported by this version of peregrine")
+	refusalHalf     = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: sysFlag prepared or rollback without property TRAN_MSG, or a half message in a batch")
+	refusalHalfLate = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: a half message (property TRAN_MSG) cannot be delayed")
 	refusalInner    = wire.Refuse(wire.ResponseMessageIllegal, "the message is illegal: property INNER_NUM is the broker's own")
 	refusalStopping = wire.Refuse(wire.ResponseServiceNotAvailable, "service not available now: the broker is shutting down")
 	refusalEmpty    = wire.Refuse(wire.ResponseMessageIllegal, "the message body is empty")
@@ -56,6 +57,11 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
 	case p.half && b.cfg.RejectTransactionMessage:
 		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending transaction message is forbidden")
+	case p.half && h.Batch:
+		return refusalHalf
+	case p.half && (p.level > 0 || p.timed):
+		return refusalHalfLate // the original stores it where no check finds it, and drops it when its time comes
+	case p.half:
 	case transaction == message.SysFlagTransactionPrepared, transaction == message.SysFlagTransactionRollback:
 		return refusalHalf
 	}
@@ -76,8 +82,6 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 // hot: 0 allocs.
 func (p *sendProperties) unbuilt() *wire.Refusal {
 	switch {
-	case p.half:
-		return refusalHalf
 	case p.noLevel:
 		return refusalNoLevel
 	case p.timed && p.level <= 0:
@@ -127,6 +131,13 @@ func (b *Broker) overloaded() *wire.Refusal {
 	if b.stopping.Load() {
 		return refusalStopping
 	}
+	return b.lagging()
+}
+
+// lagging is overloaded without regard to a shutdown, during which the broker still ends what it began.
+//
+// hot: 0 allocs without refusal, a few atomic loads.
+func (b *Broker) lagging() *wire.Refusal {
 	wrote := b.store.Wrote()
 	if lag := int64(b.store.Confirmed() - b.dispatcher.LowWater()); lag > b.dispatchLagMax {
 		return wire.Refuse(wire.ResponseSystemBusy, fmt.Sprintf("[REJECTREQUEST]system busy, dispatch is %d bytes behind (peregrine.dispatchLagMaxBytes is %d)", lag, b.dispatchLagMax))

@@ -4,6 +4,7 @@ import (
 	"peregrine/broker/control"
 	"peregrine/broker/delay"
 	"peregrine/broker/relay"
+	"peregrine/broker/transaction"
 	"peregrine/dispatch"
 	"peregrine/flush"
 	"peregrine/internal/message"
@@ -23,6 +24,7 @@ type Stats struct {
 	ConsumerGroups, ProducerGroups, ClientConnections, OffsetPairs   int
 	WaitingForSync                                                   int64
 	QueueLocks                                                       int
+	Transactions                                                     transaction.Stats
 	LocksDenied                                                      uint64
 	Relay                                                            relay.Stats
 
@@ -53,6 +55,7 @@ func (b *Broker) Stats() Stats {
 		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
 		Retention: b.store.Retention(), OldestStored: b.store.OldestStoreTime(), Lost: b.losses.sum(),
 	}
+	s.Transactions = b.transactions.Stats()
 	if b.indexer != nil {
 		s.Indexer = b.indexer.Stats()
 	}

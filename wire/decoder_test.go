@@ -262,7 +262,7 @@ func TestSupportedCodesAreSortedAndComplete(t *testing.T) {
 			t.Errorf("%d: %+v", row.Code, found)
 		}
 	}
-	for _, code := range []RequestCode{RequestPopMessage, RequestEndTransaction} {
+	for _, code := range []RequestCode{RequestPopMessage, RequestRecallMessage} {
 		if row, ok := FindCode(code); ok {
 			t.Errorf("%+v is served", row)
 		}

@@ -21,6 +21,7 @@ import (
 	"peregrine/broker/relay"
 	"peregrine/broker/stats"
 	"peregrine/broker/topics"
+	"peregrine/broker/transaction"
 	"peregrine/internal/config"
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
@@ -52,6 +53,8 @@ type Deps struct {
 	// Sender stores what is sent back; Retries counts it.
 	Sender  Sender
 	Retries *Retries
+	// Transactions ends and resumes transactions.
+	Transactions *transaction.Service
 	// Addr is the address that clients are told, host:port.
 	Addr string
 	// Dispatched is the position up to which every record is in its queue.
@@ -109,6 +112,7 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestUnregisterClient:                     s.unregisterClient,
 		wire.RequestConsumerSendMsgBack:                  s.sendBack,
 		wire.RequestGetConsumerListByGroup:               s.consumerList,
+		wire.RequestEndTransaction:                       s.endTransaction,
 		wire.RequestLockBatchMQ:                          s.lockQueues,
 		wire.RequestUnlockBatchMQ:                        s.unlockQueues,
 		wire.RequestGetAllConsumerOffset:                 s.allOffsets,
@@ -142,6 +146,7 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestQuerySubscriptionByConsumer:          s.subscriptionByConsumer,
 		wire.RequestGetTopicConfig:                       s.topicConfig,
 		wire.RequestGetSubscriptionGroupConfig:           s.groupConfig,
+		wire.RequestResumeCheckHalfMessage:               s.resumeCheckHalfMessage,
 		wire.RequestUpdateAndGetGroupForbidden:           s.groupForbidden,
 	}
 }

@@ -110,6 +110,11 @@ func (t *Table) CreateDeadLetterTopic(group string) (*Topic, *wire.Refusal) {
 	return t.createPlain(DLQPrefix+group, 1, false, false)
 }
 
+// CreateDiscardTopic makes TRANS_CHECK_MAX_TIME_TOPIC, or returns it (createTopicOfTranCheckMaxTime, 5.5.0).
+func (t *Table) CreateDiscardTopic() (*Topic, *wire.Refusal) {
+	return t.createPlain(CheckMaxTimeTopic, 1, false, false)
+}
+
 func (t *Table) createPlain(name string, queueNums int32, order, unitMode bool) (*Topic, *wire.Refusal) {
 	if topic := t.Find(name); topic != nil && topic.Config().Order == order {
 		return topic, nil

@@ -58,11 +58,11 @@ type BrokerConfig struct {
 	MaxErrorRateOfBloomFilter  int  `key:"maxErrorRateOfBloomFilter" default:"20" unit:"%" range:"1..99" pending:"SQL92 filters" doc:"false hits allowed"`
 
 	RejectTransactionMessage   bool  `key:"rejectTransactionMessage" default:"false" reload:"yes" important:"yes" doc:"refuse half messages"`
-	TransactionTimeOut         int64 `key:"transactionTimeOut" default:"6000" unit:"ms" range:"1..2592000000" reload:"yes" important:"yes" pending:"transactions" doc:"age of a half at its first check"`
-	TransactionCheckMax        int   `key:"transactionCheckMax" default:"15" range:"0..2147483647" reload:"yes" important:"yes" pending:"transactions" doc:"checks before it is given up"`
-	TransactionCheckInterval   int64 `key:"transactionCheckInterval" default:"30000" unit:"ms" range:"100..86400000" reload:"yes" important:"yes" pending:"transactions" doc:"between two rounds"`
-	TransactionOpMsgMaxSize    int   `key:"transactionOpMsgMaxSize" default:"4096" unit:"bytes" range:"64..4194304" pending:"transactions" doc:"an op message is written when it is so large"`
-	TransactionOpBatchInterval int   `key:"transactionOpBatchInterval" default:"3000" unit:"ms" range:"1..3600000" pending:"transactions" doc:"or so old"`
+	TransactionTimeOut         int64 `key:"transactionTimeOut" default:"6000" unit:"ms" range:"1..2592000000" reload:"yes" important:"yes" doc:"age of a half at its first check"`
+	TransactionCheckMax        int   `key:"transactionCheckMax" default:"15" range:"0..2147483647" reload:"yes" important:"yes" doc:"checks before it is given up"`
+	TransactionCheckInterval   int64 `key:"transactionCheckInterval" default:"30000" unit:"ms" range:"100..86400000" reload:"yes" important:"yes" doc:"between two rounds"`
+	TransactionOpMsgMaxSize    int   `key:"transactionOpMsgMaxSize" default:"4096" unit:"bytes" range:"64..4194304" doc:"an op message is written when it is so large"`
+	TransactionOpBatchInterval int   `key:"transactionOpBatchInterval" default:"3000" unit:"ms" range:"1..3600000" doc:"or so old"`
 	RecallMessageEnable        bool  `key:"recallMessageEnable" default:"false" reload:"yes" pending:"timer messages" doc:"delayed messages may be recalled"`
 
 	RegisterNameServerPeriod   int64  `key:"registerNameServerPeriod" default:"30000" unit:"ms" range:"10000..60000" pending:"external name servers" doc:"between two registrations"`
