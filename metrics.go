@@ -92,6 +92,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("client_connections", "connections that sent a heartbeat (limit RegistrationsMax)", func(s *stats) float64 { return float64(s.ClientConnections) })
 	gauge("consumer_groups_online", "consumer groups with a member", func(s *stats) float64 { return float64(s.ConsumerGroups) })
 	gauge("producer_groups_online", "producer groups with a member", func(s *stats) float64 { return float64(s.ProducerGroups) })
+	counter("replies_failed_total", "replies (324, 325) that did not reach their requester", func(s *stats) uint64 { return s.RepliesFailed })
 	gauge("client_calls_waiting", "calls to clients that wait for an answer (limit CallsMax)", func(s *stats) float64 { return float64(s.Relay.Waiting) })
 	counter("client_calls_timed_out_total", "calls to clients without an answer in time", func(s *stats) uint64 { return s.Relay.Timeouts })
 	counter("client_calls_refused_total", "calls to clients over the limit", func(s *stats) uint64 { return s.Relay.Refused })

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +79,66 @@ func TestACallGoesToTheClientAndBack(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// The reply is at its requester before the replier has its answer; it is stored either way.
+func TestReplies(t *testing.T) {
+	for _, mode := range []string{"flushDiskType=ASYNC_FLUSH", syncFlush} {
+		b := startBroker(t, sysio.NewFaultFS(), "store", mode)
+		requester, replier := dial(t, b.addr, wire.EncodingJSON), dial(t, b.addr, wire.EncodingBinary)
+		if cmd := requester.call(wire.RequestHeartBeat, nil, []byte(`{"clientID":"asks","producerDataSet":[{"groupName":"p"}]}`)); cmd.Code != 0 {
+			t.Fatal(cmd.Code)
+		}
+		header := func(properties string) any {
+			return struct {
+				ProducerGroup string `wire:"producerGroup"`
+				Topic         string `wire:"topic"`
+				DefaultTopic  string `wire:"defaultTopic"`
+				QueueNums     int32  `wire:"defaultTopicQueueNums"`
+				QueueID       int32  `wire:"queueId"`
+				SysFlag       int32  `wire:"sysFlag"`
+				Born          int64  `wire:"bornTimestamp"`
+				Flag          int32  `wire:"flag"`
+				Properties    string `wire:"properties"`
+			}{"p", "DefaultCluster_REPLY_TOPIC", "TBW102", 4, 0, 0, 5, 7, properties}
+		}
+		const properties = "MSG_TYPE\x01reply\x02REPLY_TO_CLIENT\x01asks\x02UNIQ_KEY\x01FD00\x02CORRELATION_ID\x01c\x02"
+		got := make(chan string, 1)
+		go func() {
+			request := requester.receive()
+			text, _ := request.GetExt("properties")
+			flag, _ := request.GetExt("flag")
+			got <- string(text) + "|" + string(flag) + "|" + string(request.Body)
+			requester.write(wire.AppendCommand(nil, &wire.Command{Encoding: wire.EncodingJSON, Opaque: request.Opaque, Flag: 1}))
+		}()
+		cmd := replier.call(wire.RequestSendReplyMessage, header(properties), []byte("the reply"))
+		id, _ := cmd.GetExt("msgId")
+		if cmd.Code != 0 || len(id) != 32 {
+			t.Errorf("%s: %d %s id %s", mode, cmd.Code, cmd.Remark, id)
+		}
+		select {
+		case pushed := <-got:
+			for _, part := range []string{"PUSH_REPLY_TIME\x01", "CORRELATION_ID\x01c", "MSG_REGION\x01DefaultRegion", "TRACE_ON\x01true", "|7|the reply"} {
+				if !strings.Contains(pushed, part) {
+					t.Errorf("%s: the requester got %q, which lacks %q", mode, pushed, part)
+				}
+			}
+		default:
+			t.Errorf("%s: the answer came before the requester had the reply", mode)
+		}
+		cmd = replier.call(wire.RequestSendReplyMessage, header(strings.Replace(properties, "asks", "nobody", 1)), []byte("to nobody"))
+		if cmd.Code != 1 || string(cmd.Remark) != "push reply message fail, channel of <nobody> not found." {
+			t.Errorf("%s: %d %s", mode, cmd.Code, cmd.Remark)
+		}
+		cmd = replier.call(wire.RequestSendReplyMessage, header("MSG_TYPE\x01reply\x02"), []byte("to whom"))
+		if cmd.Code != 1 || string(cmd.Remark) != "reply message properties[REPLY_TO_CLIENT] is null" {
+			t.Errorf("%s: %d %s", mode, cmd.Code, cmd.Remark)
+		}
+		if stored := replier.drain("DefaultCluster_REPLY_TOPIC", 0, 0, 3); !slices.Equal(stored, []string{"the reply", "to nobody", "to whom"}) {
+			t.Errorf("%s: stored %q", mode, stored)
+		}
+		if failed := b.Stats().RepliesFailed; failed != 2 {
+			t.Errorf("%s: %d failed", mode, failed)
+		}
+	}
 }

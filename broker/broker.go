@@ -142,6 +142,8 @@ type Broker struct {
 	bootTime   message.Millis
 	panics     atomic.Uint64
 	coldErrors atomic.Uint64
+
+	repliesFailed atomic.Uint64
 }
 
 // New opens the state files and builds everything that needs no port. Nothing on disk is changed.

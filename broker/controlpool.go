@@ -203,6 +203,9 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 			b.logger.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
 			reply = wire.Reply{Code: wire.ResponseSystemError, Remark: "internal error, see the broker's log"}
 		}
+		if later {
+			return
+		}
 		if later = answerLater != nil; later {
 			if !reply.None {
 				answerLater(reply)
@@ -227,6 +230,19 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 			answer.B = append(answer.B, frame...)
 		}
 		return answer, false
+	}
+	if code == wire.RequestSendReplyMessage || code == wire.RequestSendReplyMessageV2 {
+		from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+		frame := b.sendReply(&w.send, cmd, from, func() func(*netio.Buffer) {
+			later = true
+			ref := job.ref
+			return func(buf *netio.Buffer) { p.post(ref, buf) }
+		})
+		if frame != nil && !cmd.IsOneway() {
+			answer = netio.GetBuffer(len(frame))
+			answer.B = append(answer.B, frame...)
+		}
+		return answer, later
 	}
 	process := b.processors[code]
 	if process == nil {

@@ -147,7 +147,8 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 }
 
 func decodeSendHeader(h *wire.SendMessageHeader, cmd *wire.Command) error {
-	if wire.RequestCode(cmd.Code) == wire.RequestSendMessage {
+	switch wire.RequestCode(cmd.Code) {
+	case wire.RequestSendMessage, wire.RequestSendReplyMessage:
 		return h.DecodeV1(cmd)
 	}
 	return h.DecodeV2(cmd)
@@ -330,6 +331,23 @@ func (b *Broker) announce(end message.PhyOffset) {
 	}
 }
 
+// admitSlowly is admitSend for a control worker: topics that are missing are made.
+func (b *Broker) admitSlowly(t *sendTurn, cmd *wire.Command, from sender) *wire.Refusal {
+	for made := 0; ; made++ {
+		switch how, r := b.admitSend(t, cmd, from); {
+		case how == refused:
+			return r
+		case how == admitted:
+			return nil
+		case made == 2: // a retry topic and a dead letter queue: more is not needed, so somebody deletes them
+			return topics.NotExist(string(t.header.Topic))
+		}
+		if r := b.createForSend(t, cmd.Version); r != nil {
+			return r
+		}
+	}
+}
+
 // createForSend makes the topic that the send in t.header lacks.
 func (b *Broker) createForSend(t *sendTurn, version int32) *wire.Refusal {
 	h := &t.header
@@ -391,20 +409,7 @@ func (b *Broker) countSend(ls *loopState, run *topicRun, t *sendTurn, p *pending
 
 // runSend carries out one send on a control worker: a topic has to be created first. It waits for the sync itself.
 func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []byte) {
-	how, r := b.admitSend(t, cmd, from)
-	for made := 0; how == topicUnknown; made++ {
-		switch {
-		case made == 2: // a retry topic and a dead letter queue: more is not needed, so somebody deletes them
-			how, r = refused, topics.NotExist(string(t.header.Topic))
-		default:
-			if r = b.createForSend(t, cmd.Version); r != nil {
-				how = refused
-			} else {
-				how, r = b.admitSend(t, cmd, from)
-			}
-		}
-	}
-	if how == refused {
+	if r := b.admitSlowly(t, cmd, from); r != nil {
 		return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 	}
 	defer t.reset()

@@ -25,7 +25,7 @@ type Stats struct {
 	WaitingForSync                                                   int64
 	QueueLocks                                                       int
 	Transactions                                                     transaction.Stats
-	LocksDenied                                                      uint64
+	LocksDenied, RepliesFailed                                       uint64
 	Relay                                                            relay.Stats
 
 	Damaged        int64 // places in the log that the start stepped over
@@ -67,6 +67,7 @@ func (b *Broker) Stats() Stats {
 	s.ConsumerGroups, s.ProducerGroups, s.ClientConnections = b.clients.Counts()
 	s.QueueLocks, s.LocksDenied = b.locks.Counts()
 	s.Relay = b.relay.Stats()
+	s.RepliesFailed = b.repliesFailed.Load()
 	s.WaitingForSync = b.waitingForSync()
 	recovered := b.store.Recovery()
 	s.Damaged, s.RecoveryMillis = recovered.DamagedCount, recovered.Took.Milliseconds()

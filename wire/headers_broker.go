@@ -190,3 +190,21 @@ type PullMessageResponseHeader struct {
 	GroupSysFlag         *int32 `wire:"groupSysFlag"`
 	ForbiddenType        *int32 `wire:"forbiddenType"`
 }
+
+// ReplyMessageRequestHeader is the header of PUSH_REPLY_MESSAGE_TO_CLIENT (326). Hosts are address:port.
+type ReplyMessageRequestHeader struct {
+	ProducerGroup         string `wire:"producerGroup,required"`
+	Topic                 string `wire:"topic,required"`
+	DefaultTopic          string `wire:"defaultTopic,required"`
+	DefaultTopicQueueNums int32  `wire:"defaultTopicQueueNums,required"`
+	QueueID               int32  `wire:"queueId,required"`
+	SysFlag               int32  `wire:"sysFlag,required"`
+	BornTimestamp         int64  `wire:"bornTimestamp,required"`
+	Flag                  int32  `wire:"flag,required"`
+	Properties            string `wire:"properties"`
+	ReconsumeTimes        int32  `wire:"reconsumeTimes"`
+	UnitMode              bool   `wire:"unitMode"`
+	BornHost              string `wire:"bornHost,required"`
+	StoreHost             string `wire:"storeHost,required"`
+	StoreTimestamp        int64  `wire:"storeTimestamp,required"`
+}

@@ -17,7 +17,7 @@ import (
 func TestTheTableOfServedCodesIsTrue(t *testing.T) {
 	b := newBench(t)
 	elsewhere := map[wire.RequestCode]bool{wire.RequestSendMessage: true, wire.RequestSendMessageV2: true, wire.RequestSendBatchMessage: true,
-		wire.RequestPullMessage: true, wire.RequestLitePullMessage: true}
+		wire.RequestSendReplyMessage: true, wire.RequestSendReplyMessageV2: true, wire.RequestPullMessage: true, wire.RequestLitePullMessage: true}
 	served := map[wire.RequestCode]bool{}
 	for _, row := range wire.SupportedCodes() {
 		if row.Role == wire.RoleBroker && !elsewhere[row.Code] {
