@@ -42,6 +42,7 @@ type Stats struct {
 	SentBack, DeadLetters uint64
 
 	Retention    store.RetentionStats
+	Warm         store.WarmStats
 	OldestStored message.Millis // store time of the first record of the log, -1 without one
 	Lost         uint64         // messages that retention deleted before a group consumed them, over all groups
 }
@@ -53,7 +54,7 @@ func (b *Broker) Stats() Stats {
 		Topics: b.topics.Count(), Groups: b.groups.Count(),
 		Wrote: b.store.Wrote(), Flushed: b.flusher.Flushed(), MinPhy: b.store.MinPhy(),
 		Flush: b.flusher.Stats(), Dispatch: b.dispatcher.Stats(), Network: b.server.Stats(),
-		Retention: b.store.Retention(), OldestStored: b.store.OldestStoreTime(), Lost: b.losses.sum(),
+		Retention: b.store.Retention(), Warm: b.store.Warm(), OldestStored: b.store.OldestStoreTime(), Lost: b.losses.sum(),
 	}
 	s.Transactions = b.transactions.Stats()
 	if b.indexer != nil {

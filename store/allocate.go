@@ -140,6 +140,7 @@ func (a *allocator) fill() error {
 		}
 		a.announce()
 		l.touch.extendTo()
+		l.warm.poke()
 	}
 }
 
@@ -203,7 +204,7 @@ func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, er
 		}
 	}
 	if err == nil {
-		err = f.attach(file)
+		err = f.attach(file, l.set.readAhead)
 	} else {
 		file.Close()
 	}

@@ -75,6 +75,7 @@ type CommitLog struct {
 
 	alloc   *allocator
 	touch   *toucher
+	warm    *warmer // nil without warmMapedFileEnable
 	cold    *fileCache
 	retired []retiredView // only the ticker's goroutine
 }
@@ -87,6 +88,9 @@ func newCommitLog(fsys sysio.FS, set settings, logger *slog.Logger, now func() m
 	}
 	l.alloc = newAllocator(l)
 	l.touch = newToucher(l)
+	if set.warm {
+		l.warm = newWarmer(l)
+	}
 	return l
 }
 
@@ -123,6 +127,7 @@ func (l *CommitLog) start() {
 		go l.touch.run()
 		l.touch.poke()
 	}
+	l.warm.start()
 }
 
 // close refuses appends from now on.
@@ -140,6 +145,7 @@ func (l *CommitLog) stop() {
 	if !l.set.direct {
 		l.touch.stop()
 	}
+	l.warm.stop()
 	// Whoever holds the append lock now passed the gate before it closed.
 	l.mu.Lock()
 	defer l.mu.Unlock()

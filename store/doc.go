@@ -40,6 +40,7 @@
 //	allocator  makes the log's files ahead, adds them to the file table
 //	cleaner    retention: takes the oldest files out of the table and deletes them, trims the queues
 //	toucher    populates the pages of a small window ahead of the write position (not with writeWithoutMmap)
+//	warmer     with warmMapedFileEnable: touches the rest of the file being written and the next one, and locks both
 //	ticker     once a second: disk space, hot window, unmapping, idle rings, checkpoint file
 //
 // Index.Recover, Add, NextFile and Flush run on one goroutine of dispatch. Append, Sync, AppendUnits, FlushQueues and all readers run on their callers' goroutines.

@@ -26,7 +26,7 @@ func testSettings(root string, change ...func(*settings)) settings {
 	set := settings{
 		root: root, logDir: filepath.Join(root, "commitlog"), queueDir: filepath.Join(root, queueDirName),
 		segmentBytes: testSegment, queueFileBytes: testQueueFile, extDir: filepath.Join(root, extDirName), extFileBytes: testExtFile, recordBytesMax: 4<<20 + recordOverheadMax,
-		checkCRC: true, warnPct: 90, forcePct: 85,
+		checkCRC: true, readAhead: true, warmStepBytes: 4096 * sysio.PageSize, warnPct: 90, forcePct: 85,
 	}
 	for _, c := range change {
 		c(&set)

@@ -43,6 +43,14 @@ const (
 	allocateWaitMax = 5 * time.Second
 )
 
+// Warming (warmMapedFileEnable).
+const (
+	// lockedFilesMax is how many files of the log are locked into memory: the one being written and the next.
+	lockedFilesMax = 2
+	// lockedMemoryPercent bounds the locked bytes by the memory that is available, they included.
+	lockedMemoryPercent = 50
+)
+
 // Append.
 const (
 	// directScratchBytes is the buffer of the writeWithoutMmap form: a batch that is larger takes several writes.

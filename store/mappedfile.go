@@ -46,8 +46,10 @@ func (f *mappedFile) contains(phy message.PhyOffset) bool { return phy >= f.star
 // The mapping is advised as read at random, whatever dataReadAheadEnable says: else populating the window ahead triggers the
 // kernel's read-ahead, which fills it with folios of up to 128 KiB, and the first sync of each writes the whole folio. At
 // 50 MiB/s with SYNC_FLUSH the device wrote 2.2 to 2.4 bytes per appended byte without the advice, 1.2 to 1.3 with it (ext4,
-// Linux 6.18; TestMeasureAppendForms). Reads that profit from read-ahead are preads, which the advice does not concern.
-func (f *mappedFile) attach(file sysio.File) error {
+// Linux 6.18; TestMeasureAppendForms). Reads that profit from read-ahead are preads, which the advice does not concern:
+// dataReadAheadEnable decides about those.
+func (f *mappedFile) attach(file sysio.File, readAhead bool) error {
+	adviseReads(file, readAhead)
 	m, err := file.Map(f.size)
 	if err != nil {
 		file.Close()
@@ -57,6 +59,13 @@ func (f *mappedFile) attach(file sysio.File) error {
 	f.mapped.Store(true)
 	f.view.Store(&mappedView{file: file, mapping: m, data: m.Bytes()})
 	return nil
+}
+
+// adviseReads tells the kernel how ReadAt of a log file will come (dataReadAheadEnable). A hint: reading works without it.
+func adviseReads(file sysio.File, readAhead bool) {
+	if !readAhead {
+		_ = file.AdviseRandom()
+	}
 }
 
 func (v *mappedView) close() error {

@@ -79,6 +79,7 @@ func (l *CommitLog) readFile(f *mappedFile, buf []byte, at int64) error {
 		if err != nil {
 			return err
 		}
+		adviseReads(file, l.set.readAhead)
 		open = l.cold.insert(key, file)
 		if l.isDeleted(f.start) {
 			l.cold.drop(key) // the cleaner's drop may have come before our insert

@@ -288,7 +288,7 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 	if r.report.Cut = n; n > 0 {
 		r.logger.Warn("the end of the log was torn; cut", "file", f.path, "position", int64(end), "bytes", n)
 	}
-	if err := f.attach(file); err != nil {
+	if err := f.attach(file, r.s.set.readAhead); err != nil {
 		return err
 	}
 	f.allocated.Store(at)

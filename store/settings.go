@@ -20,7 +20,11 @@ type settings struct {
 
 	syncFlush bool // flushDiskType=SYNC_FLUSH
 	direct    bool // writeWithoutMmap
+	readAhead bool // dataReadAheadEnable
 	checkCRC  bool // checkCRCOnRecover
+
+	warm          bool  // warmMapedFileEnable, and not direct
+	warmStepBytes int64 // flushLeastPagesWhenWarmMapedFile
 
 	warnPct  int // diskSpaceWarningLevelRatio
 	forcePct int // diskSpaceCleanForciblyRatio

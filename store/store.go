@@ -274,6 +274,7 @@ func (s *Store) tick() {
 	if s.log.tick(hotWindow(), s.doomedFiles()) > 0 && s.cleaner.pending.Load() > 0 {
 		s.cleaner.poke()
 	}
+	s.log.warm.poke()
 	s.sweepRings()
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))
 	if err := s.checkpoint.save(false); err != nil {

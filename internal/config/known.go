@@ -64,12 +64,12 @@ var knownGroups = [...]struct{ reason, names string }{
 		coldDataFlowControlEnable coldDataScanEnable commitCommitLogLeastPages commitCommitLogThoroughInterval
 		commitIntervalCommitLog commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
 		debugLockEnable disappearTimeAfterStart diskFallRecorded enableCleanExpiredOffset enableRunningFlagsInFlush
-		fastFailIfNoBufferInStorePool flushLeastPagesWhenWarmMapedFile globalColdReadThreshold logicQueueForceSwapMapInterval
+		fastFailIfNoBufferInStorePool globalColdReadThreshold logicQueueForceSwapMapInterval
 		logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum logicalDiskSpaceCleanForciblyThreshold mappedFileSwapEnable
 		maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxTopicLength offsetCheckInSlave putMessageTimeout
 		replicasPerDiskPartition sampleSteps sharedByteBufferNum spinLockCollisionRetreatOptimalDegree timerColdDataCheckIntervalMs
 		topicQueueLockNum transientStorePoolSize useABSLock usePIDColdCtrStrategy useReentrantLockWhenPutMessage
-		wakeCommitWhenPutMessage warmMapedFileEnable`},
+		wakeCommitWhenPutMessage`},
 	{"recovery works in another way", `
 		checkCommitLogOffsetOnRecover commitLogRecoverMaxNum enableAcceleratedRecovery
 		enableLogConsumeQueueRepeatedlyBuildWhenRecover maxRecoveryCommitlogFiles recoverConcurrently`},

@@ -28,7 +28,9 @@ type StoreConfig struct {
 	FlushConsumeQueueLeastPages       int    `key:"flushConsumeQueueLeastPages" default:"2" unit:"pages of 4096 bytes" range:"0..262144" reload:"yes" doc:"less of a queue is left for later"`
 	FlushConsumeQueueThoroughInterval int64  `key:"flushConsumeQueueThoroughInterval" default:"60000" unit:"ms" range:"10..86400000" reload:"yes" doc:"but no longer than this"`
 	WriteWithoutMmap                  bool   `key:"writeWithoutMmap" default:"false" important:"yes" doc:"append with pwrite and fdatasync, not through a mapping"`
-	DataReadAheadEnable               bool   `key:"dataReadAheadEnable" default:"true" doc:"false = tell the kernel that the log is read at random"`
+	DataReadAheadEnable               bool   `key:"dataReadAheadEnable" default:"true" doc:"false = the kernel reads nothing ahead when old messages are read"`
+	WarmMapedFileEnable               bool   `key:"warmMapedFileEnable" default:"false" doc:"touch log files ahead and lock them into memory; not with writeWithoutMmap"`
+	FlushLeastPagesWhenWarmMapedFile  int    `key:"flushLeastPagesWhenWarmMapedFile" default:"4096" unit:"pages of 4096 bytes" range:"1..262144" doc:"so many touched pages are written at a time"`
 	OsPageCacheBusyTimeOutMills       int64  `key:"osPageCacheBusyTimeOutMills" default:"1000" unit:"ms" range:"1..3600000" reload:"yes" pending:"waiting times" doc:"longest hold of the append lock"`
 	CheckCRCOnRecover                 bool   `key:"checkCRCOnRecover" default:"true" doc:"recovery checks the bodies"`
 

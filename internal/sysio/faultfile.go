@@ -268,6 +268,11 @@ func (h *faultFile) PunchHole(off, n int64) error {
 
 func (h *faultFile) Datasync() error { return h.sync(OpDatasync) }
 
+func (h *faultFile) AdviseRandom() error {
+	call := h.fs.begin(OpAdvise, h.path, 0, 0)
+	return call.end(pathError("fadvise", h.path, call.err()))
+}
+
 func (h *faultFile) Sync() error { return h.sync(OpSync) }
 
 func (h *faultFile) sync(op Op) error {
@@ -477,9 +482,18 @@ func (m *faultMapping) AdviseRandom(off, n int64) error { return m.hint(off, n) 
 
 func (m *faultMapping) AdviseWillNeed(off, n int64) error { return m.hint(off, n) }
 
-func (m *faultMapping) Lock(off, n int64) error { return m.hint(off, n) }
+func (m *faultMapping) Lock(off, n int64) error { return m.memLock(OpMemLock, off, n) }
 
-func (m *faultMapping) Unlock(off, n int64) error { return m.hint(off, n) }
+func (m *faultMapping) Unlock(off, n int64) error { return m.memLock(OpMemUnlock, off, n) }
+
+func (m *faultMapping) memLock(op Op, off, n int64) error {
+	call := m.fs.begin(op, m.path, off, n)
+	err := call.err()
+	if err == nil {
+		err = m.hint(off, n)
+	}
+	return call.end(pathError(op.String(), m.path, err))
+}
 
 func (m *faultMapping) hint(off, n int64) error {
 	m.fs.mu.Lock()

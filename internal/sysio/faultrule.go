@@ -30,14 +30,17 @@ const (
 	OpStat
 	OpUsage
 	OpLock
-	OpPunch // PunchHole
+	OpPunch   // PunchHole
+	OpMemLock // Mapping.Lock
+	OpMemUnlock
+	OpAdvise // File.AdviseRandom
 
 	// OpContentSync is every operation that makes bytes durable.
 	OpContentSync = OpSync | OpDatasync | OpSyncRange
 )
 
 var opNames = [...]string{"open", "read", "write", "truncate", "allocate", "fsync", "fdatasync", "msync", "syncdir", "mmap", "populate",
-	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock", "punch"}
+	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock", "punch", "mlock", "munlock", "fadvise"}
 
 func (o Op) String() string {
 	var names []string

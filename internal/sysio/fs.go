@@ -65,6 +65,8 @@ type File interface {
 	Datasync() error
 	// Sync is fsync: Datasync, and times and mode too.
 	Sync() error
+	// AdviseRandom tells the kernel that ReadAt of this descriptor comes at random: it reads nothing ahead. A hint only.
+	AdviseRandom() error
 	// Size returns the current length.
 	Size() (int64, error)
 	// Map maps [0, length) shared, readable, and writable if the file was opened for writing. The length must be positive and

@@ -148,6 +148,17 @@ func (o *osFile) Truncate(size int64) error { return o.f.Truncate(size) }
 
 func (o *osFile) Sync() error { return o.f.Sync() }
 
+func (o *osFile) AdviseRandom() error {
+	if err := o.acquire("fadvise"); err != nil {
+		return err
+	}
+	defer o.release()
+	if err := retryEINTR(func() error { return adviseRandom(o.fd) }); err != nil {
+		return o.fail("fadvise", err)
+	}
+	return nil
+}
+
 // acquire holds the descriptor open until release.
 func (o *osFile) acquire(op string) error {
 	o.mu.RLock()

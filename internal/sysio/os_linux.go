@@ -17,6 +17,8 @@ func preallocate(fd int, off, n int64) error {
 
 func datasync(fd int) error { return unix.Fdatasync(fd) }
 
+func adviseRandom(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }
+
 func populateWrite(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
 func statfsUnit(st *unix.Statfs_t) int64 {

@@ -17,6 +17,8 @@ func preallocate(int, int64, int64) error { return errors.ErrUnsupported }
 
 func datasync(fd int) error { return unix.Fsync(fd) }
 
+func adviseRandom(int) error { return errors.ErrUnsupported }
+
 func populateWrite([]byte) error { return unix.ENOSYS }
 
 func statfsUnit(st *unix.Statfs_t) int64 { return int64(st.Bsize) }

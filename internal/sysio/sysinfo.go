@@ -10,6 +10,16 @@ import (
 // quota of the cgroup.
 func CPUCount() int { return runtime.GOMAXPROCS(0) }
 
+// MemLockLimit returns how many bytes an ordinary process may lock into memory (the soft RLIMIT_MEMLOCK); the kernel lets one with
+// CAP_IPC_LOCK lock more.
+func MemLockLimit() (uint64, error) {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim); err != nil {
+		return 0, err
+	}
+	return uint64(lim.Cur), nil
+}
+
 // RaiseNoFile raises the soft limit of open descriptors to the hard one and returns the limit that holds now, also beside an
 // error.
 func RaiseNoFile() (uint64, error) {
