@@ -139,7 +139,7 @@ func (s *service) run(stdout io.Writer) (code int, err error) {
 	s.announce(stdout, web.Addr(), time.Since(began))
 	select {
 	case err := <-s.fatal:
-		s.state.Store(&perf.Readiness{Reason: err.Error(), Percent: -1})
+		s.state.Store(&perf.Readiness{Code: reasonCode(err), Reason: err.Error(), Percent: -1})
 		s.logger.Error("the broker cannot go on and exits", "err", err)
 		time.Sleep(fatalGrace) // the loops answer who waits; nothing is made durable any more
 		stopped = true
@@ -148,7 +148,7 @@ func (s *service) run(stdout io.Writer) (code int, err error) {
 		}
 		return exitNetwork, err
 	case sig := <-signals:
-		s.state.Store(&perf.Readiness{Reason: "shutting down", Percent: -1})
+		s.state.Store(&perf.Readiness{Code: "shutting_down", Reason: "shutting down", Percent: -1})
 		s.logger.Info("stopping", "signal", sig.String())
 		stopped = true
 		return s.stop()
@@ -206,7 +206,7 @@ func (s *service) open() (int, error) {
 		if span := p.End - p.From; span > 0 {
 			percent = int((p.At - p.From) * 100 / span)
 		}
-		s.state.Store(&perf.Readiness{Reason: "recovering the CommitLog", Percent: percent})
+		s.state.Store(&perf.Readiness{Code: "recovering", Reason: "recovering the CommitLog", Percent: percent})
 		s.logger.Info("recovering the CommitLog", "from", p.From, "at", p.At, "end", p.End, "records", p.Checked)
 	}})
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *service) open() (int, error) {
 	if s.broker, err = broker.New(options); err != nil {
 		return close(err)
 	}
-	s.state.Store(&perf.Readiness{Reason: "bringing the queues up to the log", Percent: 99})
+	s.state.Store(&perf.Readiness{Code: "recovering", Reason: "bringing the queues up to the log", Percent: 99})
 	if err := s.broker.Recover(recovered); err != nil {
 		return close(err)
 	}
@@ -323,10 +323,25 @@ func (s *service) readiness() perf.Readiness {
 	state := *s.state.Load()
 	if state.Ready {
 		if err := s.broker.Err(); err != nil {
-			return perf.Readiness{Reason: err.Error(), Percent: -1}
+			return perf.Readiness{Code: reasonCode(err), Reason: err.Error(), Percent: -1}
 		}
 	}
 	return state
+}
+
+// reasonCode is the word for machines behind an error of the broker (OPERATIONS.md lists them).
+func reasonCode(err error) string {
+	switch {
+	case errors.Is(err, store.ErrSyncFailed), errors.Is(err, flush.ErrFlushFailed):
+		return "sync_failed"
+	case errors.Is(err, store.ErrDiskFull):
+		return "disk_full"
+	case errors.Is(err, store.ErrShutdown):
+		return "shutting_down"
+	case errors.Is(err, store.ErrWriteFailed):
+		return "write_failed"
+	}
+	return "failed"
 }
 
 // explainStore adds what to do to the errors of a directory that cannot be used (cases U06, S13).

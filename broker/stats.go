@@ -90,7 +90,7 @@ func (b *Broker) Err() error {
 	if err := b.flusher.Err(); err != nil {
 		return err
 	}
-	return b.store.Refusal()
+	return b.store.Health()
 }
 
 // Topics is the topic table's content, for the registration with the name server.

@@ -1,7 +1,9 @@
 package interop
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +15,7 @@ import (
 	"peregrine/wire"
 )
 
-// A real full disk (R01, and the first of R03): somebody else's file fills it, sends are refused with the cause, pulls go on;
+// A real full disk (R01, R07, and the first of R03): somebody else's file fills it, sends are refused with the cause, pulls go on;
 // within two seconds after the file is gone sends are accepted, and everything acknowledged is there.
 func TestRealDiskFillsUpAndHeals(t *testing.T) {
 	if bed.apache {
@@ -76,6 +78,22 @@ func TestRealDiskFillsUpAndHeals(t *testing.T) {
 				t.Errorf("round %d: %q is missing in %q", round, part, remark)
 			}
 		}
+		// Case R07: not ready for old and for new topics, with a reason for machines, in every look.
+		for look := range 3 {
+			for _, topic := range []string{"Full", fmt.Sprintf("New%d%d", round, look)} {
+				answer, err := c.Send(SendHeader(topic, 0, ""), make([]byte, 1000))
+				if err != nil {
+					t.Fatalf("%v\n%s", err, p.Logs())
+				}
+				if code := wire.ResponseCode(answer.Code); code != wire.ResponseServiceNotAvailable {
+					t.Errorf("round %d: a send to %s on the full disk: code %d", round, topic, code)
+				}
+				if ready, code := readiness(t, p); ready || code != "disk_full" {
+					t.Errorf("round %d: /readyz on the full disk: ready %v, code %q", round, ready, code)
+				}
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
 		if next, err := c.ReadQueue("Full", 0, 0, func(*message.View) error { return nil }); err != nil || next != acknowledged {
 			t.Errorf("round %d: pulls on the full disk came to %d of %d, %v", round, next, acknowledged, err)
 		}
@@ -85,10 +103,39 @@ func TestRealDiskFillsUpAndHeals(t *testing.T) {
 		if _, took := sendUntil(wire.ResponseSuccess, 10*time.Second); took > 2*time.Second {
 			t.Errorf("round %d: healed after %v", round, took)
 		}
+		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			ready, code := readiness(t, p)
+			if ready {
+				break
+			}
+			if code != "disk_full" || time.Since(began) > 20*time.Second {
+				t.Fatalf("round %d: /readyz with space on the disk: code %q after %v", round, code, time.Since(began))
+			}
+		}
 	}
 	if err := p.Stop(syscall.SIGTERM); err != nil {
 		t.Errorf("stop: %v\n%s", err, p.Logs())
 	}
+}
+
+// readiness asks /readyz as a machine does.
+func readiness(t *testing.T, p *Peregrine) (ready bool, code string) {
+	t.Helper()
+	_, rest, _ := strings.Cut(p.ReadyLine, "http on ")
+	addr, _, _ := strings.Cut(rest, ",")
+	response, err := http.Get("http://" + addr + "/readyz?format=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Ready bool
+		Code  string
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Ready != (response.StatusCode == http.StatusOK) {
+		t.Fatalf("status %d, %+v, %v", response.StatusCode, answer, err)
+	}
+	return answer.Ready, answer.Code
 }
 
 // fillTo writes a file until the partition of dir is used to that share.

@@ -10,6 +10,8 @@ import (
 // Readiness is the answer to "may clients be sent here?".
 type Readiness struct {
 	Ready  bool   `json:"ready"`
+	// Code is the reason for machines, a word that does not change: "starting", "disk_full".
+	Code   string `json:"code,omitempty"`
 	Reason string `json:"reason,omitempty"` // one short sentence when not ready: "recovering the CommitLog", "a sync failed: …"
 	// Percent says how far a start or a recovery has come, 0 to 100; negative = unknown or not applicable.
 	Percent int `json:"percent"`
@@ -38,6 +40,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	if state.Reason == "" {
 		state.Reason = "starting"
+	}
+	if state.Code == "" {
+		state.Code = "starting"
 	}
 	text := "not ready: " + state.Reason
 	if state.Percent >= 0 {

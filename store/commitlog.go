@@ -49,6 +49,8 @@ type CommitLog struct {
 	flushedTime atomic.Int64
 	// gate publishes why appends are refused, nil while they are not. See setGate.
 	gate atomic.Pointer[error]
+	// unproven is the newest cause that refused appends, until something durable was written after it. See Store.Health.
+	unproven atomic.Pointer[error]
 	// touchAt and allocateAt are positions at which an append wakes the background goroutine of that name.
 	touchAt    atomic.Int64
 	allocateAt atomic.Int64
@@ -179,6 +181,9 @@ func (l *CommitLog) Refusal() error {
 
 // setCause records or clears (nil) one of the causes that heal by themselves.
 func (l *CommitLog) setCause(cause *error, err error) {
+	if err != nil {
+		l.unproven.Store(&err)
+	}
 	l.gateMu.Lock()
 	*cause = err
 	l.gateMu.Unlock()

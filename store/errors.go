@@ -50,6 +50,9 @@ type DiskFullError struct {
 }
 
 func (e *DiskFullError) Error() string {
+	if e.UsedPct <= 0 {
+		return fmt.Sprintf("store: disk full: no space for %s (the disk does not tell its use, threshold %d %%): %v", e.Path, e.Threshold, e.Cause)
+	}
 	if e.Cause != nil {
 		return fmt.Sprintf("store: disk full: no space for %s (%d %% used, threshold %d %%): %v", e.Path, e.UsedPct, e.Threshold, e.Cause)
 	}

@@ -84,6 +84,8 @@ const (
 
 // Background work.
 const (
+	// probeBytes is what shows that the disk takes durable writes again: enough that blocks have to be found for it.
+	probeBytes = 64 << 10
 	// tickInterval is the rhythm of the disk check, the hot window and the checkpoint file.
 	tickInterval = time.Second
 	// unmapGraceTicks is how many ticks after a segment left the hot window its mapping goes. A slice of it must not be

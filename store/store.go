@@ -21,6 +21,7 @@ const (
 	extDirName     = "consumequeue_ext"
 	indexDirName   = "index"
 	checkpointName = "checkpoint"
+	probeName      = "peregrine.probe"
 	cutDirName     = "cut" // files that were found behind the end of the log; nothing reads them
 )
 
@@ -274,6 +275,7 @@ func (s *Store) tick() {
 	if s.log.tick(hotWindow(), s.doomedFiles()) > 0 && s.cleaner.pending.Load() > 0 {
 		s.cleaner.poke()
 	}
+	s.prove()
 	s.log.warm.poke()
 	s.sweepRings()
 	s.checkpoint.setPhysic(message.Millis(s.log.flushedTime.Load()))

@@ -123,7 +123,7 @@ func TestWarmedFilesAreTouchedWholeAndLocked(t *testing.T) {
 	if _, err := s.log.Sync(s.Wrote()); err != nil {
 		t.Fatal(err)
 	}
-	s.tick()
+	s.log.warm.poke() // as the ticker does
 	await(func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -140,7 +140,6 @@ func TestColdFilesAreTouchedInTheWindowOnly(t *testing.T) {
 	s.log.touch.poke()
 	const outside = (warmSegment - touchWindowBytes) / sysio.PageSize
 	await(func() bool { return w.untouched(fileName(0)) <= outside })
-	s.tick()
 	if n := w.untouched(fileName(0)); n != outside {
 		t.Errorf("%d pages are not touched, want %d", n, outside)
 	}
