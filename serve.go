@@ -55,7 +55,7 @@ func serve(args []string, stdout, stderr io.Writer) int {
 		log.Warn(line)
 	}
 	s := &service{cfg: cfg, log: log, logger: log.Logger, fs: sysio.OS{}, fatal: make(chan error, 1)}
-	s.state.Store(&perf.Readiness{Reason: "starting", Percent: 0})
+	s.state.Store(&perf.Readiness{Code: "starting", Reason: "starting", Percent: 0})
 	code, err := s.run(stdout)
 	if err != nil {
 		log.Close()

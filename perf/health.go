@@ -9,7 +9,7 @@ import (
 
 // Readiness is the answer to "may clients be sent here?".
 type Readiness struct {
-	Ready  bool   `json:"ready"`
+	Ready bool `json:"ready"`
 	// Code is the reason for machines, a word that does not change: "starting", "disk_full".
 	Code   string `json:"code,omitempty"`
 	Reason string `json:"reason,omitempty"` // one short sentence when not ready: "recovering the CommitLog", "a sync failed: …"
@@ -39,10 +39,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if state.Reason == "" {
-		state.Reason = "starting"
-	}
-	if state.Code == "" {
-		state.Code = "starting"
+		state.Code, state.Reason = "starting", "starting"
 	}
 	text := "not ready: " + state.Reason
 	if state.Percent >= 0 {

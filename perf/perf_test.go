@@ -158,7 +158,7 @@ func TestTwoRegistriesShareNothing(t *testing.T) {
 
 func TestReadinessSaysWhyAndHowFar(t *testing.T) {
 	var state atomic.Pointer[Readiness]
-	state.Store(&Readiness{Reason: "recovering the CommitLog", Percent: 42})
+	state.Store(&Readiness{Code: "recovering", Reason: "recovering the CommitLog", Percent: 42})
 	s := start(t, Options{Ready: func() Readiness { return *state.Load() }})
 
 	status, text := get(t, s, "/readyz")
