@@ -191,6 +191,9 @@ func (o *dumpOptions) where() (inspect.Options, error) {
 	if _, set := report.Origins["mappedFileSizeConsumeQueue"]; set {
 		w.QueueFileBytes = (cfg.MappedFileSizeConsumeQueue + 19) / 20 * 20
 	}
+	if _, set := report.Origins["mappedFileSizeConsumeQueueExt"]; set {
+		w.ExtFileBytes = cfg.MappedFileSizeConsumeQueueExt
+	}
 	_, slots := report.Origins["maxHashSlotNum"]
 	_, items := report.Origins["maxIndexNum"]
 	if slots || items {
@@ -287,7 +290,7 @@ func dumpRecords(d *inspect.Directory, o *dumpOptions, p *dumpPrinter) error {
 
 func dumpUnits(d *inspect.Directory, o *dumpOptions, p *dumpPrinter) error {
 	room := o.limited(p)
-	p.columns("topic", "queue", "offset", "position", "bytes", "tags code", "kept")
+	p.columns("topic", "queue", "offset", "position", "bytes", "tags code", "note")
 	var failed error
 	err := d.Units(o.place(), message.QueueOffset(o.from), func(u inspect.QueueUnit) bool {
 		if o.only && u.Offset != o.at {
@@ -296,6 +299,8 @@ func dumpUnits(d *inspect.Directory, o *dumpOptions, p *dumpPrinter) error {
 		kept := ""
 		if u.Kept {
 			kept = "no record, the place is kept"
+		} else if u.Ext != nil {
+			kept = strings.TrimSpace(fmt.Sprintf("ext unit at %d %s", u.Ext.Position, u.Ext.Problem))
 		}
 		if !room() || !p.row(u, u.Topic, u.Queue, u.Offset, u.Position, u.Size, u.TagsCode, kept) {
 			return false

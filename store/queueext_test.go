@@ -517,6 +517,39 @@ func TestDeletedTopicsTakeTheirExtFiles(t *testing.T) {
 	}
 }
 
+// Dispatch allocates nothing for ext units, whatever the form of the log, nor do those who read them.
+func TestExtUnitsAllocateNothing(t *testing.T) {
+	forms(t, func(t *testing.T, form func(*settings)) {
+		s := openTest(t, sysio.OS{}, testSettings(t.TempDir(), form, withExt, func(s *settings) { s.extFileBytes, s.queueFileBytes = 1<<20, unitBytes<<16 }))
+		defer s.Close(true)
+		sendAll(t, s, "T", "m", 64, false)
+		units := dispatchedUnits(t, s, 0)
+		q, next := s.Queue("T", 0), message.QueueOffset(0)
+		step := func() {
+			if err := q.AppendUnits(next, units); err != nil {
+				t.Fatal(err)
+			}
+			next += 64
+		}
+		for range 70 { // until the ring has its size
+			step()
+		}
+		if n := testing.AllocsPerRun(100, step); n >= 1 {
+			t.Errorf("AppendUnits allocates %.1f times", n)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			if _, err := q.ReadUnits(units, 64); err != nil {
+				t.Fatal(err)
+			}
+		}); n >= 1 {
+			t.Errorf("ReadUnits allocates %.1f times", n)
+		}
+		if units[5].Tags != message.TagsCodeOf([]byte("TagA")) {
+			t.Errorf("%+v", units[5])
+		}
+	})
+}
+
 // No ext unit decodes to anything that its bytes do not say, and none reaches over the end of its file.
 func FuzzExtUnit(f *testing.F) {
 	var b [40]byte

@@ -69,7 +69,11 @@ func (s *service) queryConsumeQueue(r *Request) wire.Reply {
 		}
 		for i := range units[:n] {
 			u := &units[i]
-			body.QueueData = append(body.QueueData, wire.ConsumeQueueData{PhysicOffset: int64(u.Phy), PhysicSize: u.Size, TagsCode: int64(u.Tags)})
+			data := wire.ConsumeQueueData{PhysicOffset: int64(u.Phy), PhysicSize: u.Size, TagsCode: int64(u.Tags)}
+			if u.Tags.IsExtAddress() {
+				data.Msg = fmt.Sprint("Cq extend not exist!addr: ", int64(u.Tags))
+			}
+			body.QueueData = append(body.QueueData, data)
 		}
 		at += message.QueueOffset(n)
 	}

@@ -398,3 +398,31 @@ func FuzzDelayOffsetFile(f *testing.F) {
 		}
 	})
 }
+
+// Times of delivery lie in ext files where they are written. Without such a file the time is reckoned from the record: not at once.
+func TestLostExtFilesMakeNothingEarly(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost=", lost), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := sysio.NewFaultFS()
+				b := start(t, disk, options{ext: true})
+				m := b.send(3, "in ten seconds")
+				synctest.Wait()
+				b.stop()
+				if lost {
+					must(t, disk.Remove(root+"/consumequeue_ext/"+message.ScheduleTopic+"/2/00000000000000000000"))
+				}
+				b = start(t, disk, options{ext: true})
+				defer b.stop()
+				time.Sleep(9 * time.Second)
+				if bodies, _ := b.arrived(3); len(bodies) != 0 {
+					t.Errorf("%v came early", bodies)
+				}
+				time.Sleep(2 * time.Second)
+				if bodies, stored := b.arrived(3); len(bodies) != 1 || stored[0] < m.StoreTimestamp+10_000 {
+					t.Errorf("%v came at %v, stored at %d", bodies, stored, m.StoreTimestamp)
+				}
+			})
+		})
+	}
+}

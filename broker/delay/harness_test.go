@@ -61,6 +61,7 @@ type options struct {
 	levels    string
 	syncFlush bool
 	segment   int64
+	ext       bool
 }
 
 func (b *bench) now() message.Millis { return message.Millis(time.Now().UnixMilli() + b.skew.Load()) }
@@ -75,6 +76,7 @@ func start(t *testing.T, disk *sysio.FaultFS, o options) *bench {
 	if o.segment > 0 {
 		cfg.MappedFileSizeCommitLog = o.segment
 	}
+	cfg.EnableConsumeQueueExt, cfg.MappedFileSizeConsumeQueueExt = o.ext, 1<<10
 	cfg.MaxMessageSize = 1 << 16
 	cfg.FlushDiskType = config.AsyncFlush
 	if o.syncFlush {

@@ -142,7 +142,7 @@ func (l *level) stretch() (sleep time.Duration, idle bool) {
 	for i := range l.units[:n] {
 		u := &l.units[i]
 		if !u.IsPreBlank() {
-			due, sleep := l.dueTime(q, message.Millis(u.Tags))
+			due, sleep := l.dueTime(q, l.planned(u))
 			if sleep > 0 {
 				return sleep, false
 			}
@@ -157,6 +157,20 @@ func (l *level) stretch() (sleep time.Duration, idle bool) {
 		}
 	}
 	return 0, false
+}
+
+// planned is the time of delivery that dispatch gave a unit. Where its ext unit cannot be read it is reckoned once more, from the
+// record. A record that cannot be read is due: deliver decides about it.
+func (l *level) planned(u *store.Unit) message.Millis {
+	if !u.Tags.IsExtAddress() {
+		return message.Millis(u.Tags)
+	}
+	var v message.View
+	var err error
+	if l.record, err = l.s.opts.Store.ReadRecord(l.record[:0], u.Phy, &v); err != nil {
+		return l.s.opts.Now()
+	}
+	return message.Millis(l.s.ScheduleTags(&v))
 }
 
 // dueTime returns when a unit is due and how long that is from now, at most clockLookInterval: 0 is now.

@@ -21,6 +21,7 @@ type Options struct {
 
 	SegmentBytes   int64 // mappedFileSizeCommitLog
 	QueueFileBytes int64 // mappedFileSizeConsumeQueue
+	ExtFileBytes   int64 // mappedFileSizeConsumeQueueExt
 	IndexSlots     int   // maxHashSlotNum
 	IndexItems     int   // maxIndexNum
 	WithoutIndex   bool  // messageIndexEnable=false: records need no index items
@@ -45,6 +46,7 @@ type Queue struct {
 	Topic string
 	ID    message.QueueID
 	Files []File // by Start
+	Ext   []File // in consumequeue_ext, by Start
 	Name  string // of its directory
 }
 
@@ -53,6 +55,7 @@ type Directory struct {
 	Root           string
 	SegmentBytes   int64
 	QueueFileBytes int64
+	ExtFileBytes   int64
 	Log            []File   // by Start
 	Queues         []*Queue // by topic and id
 	Index          []*IndexFile
@@ -96,6 +99,9 @@ func Open(o Options) (*Directory, error) {
 		return nil, fmt.Errorf("%s: %w", o.Root, ErrNoStore)
 	}
 	if err := d.listQueues(); err != nil {
+		return nil, err
+	}
+	if err := d.listExt(); err != nil {
 		return nil, err
 	}
 	if err := d.listIndex(); err != nil {

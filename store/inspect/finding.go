@@ -20,8 +20,9 @@ const (
 	KindLogTail    = "log-tail"            // something behind the last good record
 	KindOffset     = "queue-offset"        // queue offsets of records: given out twice, or jumping
 	KindQueueFile  = "queue-file"          // name or length of a ConsumeQueue file, a gap between files
+	KindExtFile    = "ext-file"            // name or length of a file in consumequeue_ext, a gap between files
 	KindNoUnit     = "record-without-unit" // consumers do not get these records
-	KindUnit       = "unit-wrong"          // the unit of a record has another position, size or tags code
+	KindUnit       = "unit-wrong"          // the unit of a record has another position, size or tags code, or its ext unit has
 	KindStrayUnit  = "unit-without-record"
 	KindQueueAhead = "queue-ahead" // units that name records behind the end of the log
 	KindHole       = "queue-hole"  // empty units with written ones behind them

@@ -13,6 +13,7 @@ func small() memFS {
 	log, units := make([]byte, 2048), make([]byte, 160)
 	const slots, items = 7, 20
 	ix := make([]byte, indexFileBytes(slots, items))
+	ext := make([]byte, 44) // of the last two units
 	pos, next := int64(0), int32(1)
 	for i := range 6 {
 		r := message.Record{Topic: []byte("T"), Body: []byte("body of a message"), QueueOffset: message.QueueOffset(i), StoreTimestamp: 1000,
@@ -27,7 +28,14 @@ func small() memFS {
 		}
 		r.PhyOffset = message.PhyOffset(pos)
 		n := r.EncodeTo(log[pos:])
-		copy(units[i*unitBytes:], unitBytesOf(pos, int32(n), int64(message.TagsCodeOf([]byte("a")))))
+		tags := int64(message.TagsCodeOf([]byte("a")))
+		if at := (i - 4) * extUnitBytes; at >= 0 {
+			binary.BigEndian.PutUint16(ext[at:], extUnitBytes)
+			binary.BigEndian.PutUint64(ext[at+2:], uint64(tags))
+			binary.BigEndian.PutUint64(ext[at+10:], 1000)
+			tags = int64(at) + -1<<63
+		}
+		copy(units[i*unitBytes:], unitBytesOf(pos, int32(n), tags))
 		for _, key := range []string{"T#u", "T#k1", "T#k2", "T#T#a"} {
 			if next == items {
 				break
@@ -48,7 +56,8 @@ func small() memFS {
 	binary.BigEndian.PutUint32(ix[36:], uint32(next))
 	return memFS{files: map[string][]byte{
 		"checkpoint": make([]byte, checkpointBytes), "commitlog/00000000000000000000": log[:1024], "commitlog/00000000000000001024": log[1024:],
-		"consumequeue/T/0/00000000000000000000": units[:80], "consumequeue/T/0/00000000000000000080": units[80:], "index/20260101000000000": ix,
+		"consumequeue/T/0/00000000000000000000": units[:80], "consumequeue/T/0/00000000000000000080": units[80:],
+		"consumequeue_ext/T/0/00000000000000000000": ext, "index/20260101000000000": ix,
 	}}
 }
 
@@ -68,10 +77,12 @@ func TestSmallDirectoryVerifies(t *testing.T) {
 func FuzzDirectory(f *testing.F) {
 	whole := small()
 	names := []string{"commitlog/00000000000000000000", "commitlog/00000000000000001024", "consumequeue/T/0/00000000000000000000",
-		"consumequeue/T/0/00000000000000000080", "index/20260101000000000", "checkpoint"}
+		"consumequeue/T/0/00000000000000000080", "index/20260101000000000", "checkpoint", "consumequeue_ext/T/0/00000000000000000000"}
 	f.Add([]byte{0, 0, 0, 1, 2, 3}, false)
 	f.Add([]byte{2, 0, 8, 0x7f, 4, 0, 36, 0xff}, true)
 	f.Add([]byte{0, 0, 100, 0, 2, 0, 20, 0, 3, 0, 0, 9, 4, 0, 60, 1, 5, 0, 47, 200}, false)
+	f.Add([]byte{6, 0, 21, 34, 6, 0, 39, 14, 6, 0, 2, 1}, false)
+	f.Add([]byte{3, 0, 12, 0xff, 3, 0, 13, 0x7f, 6, 0, 44, 100}, false)
 	f.Fuzz(func(t *testing.T, changes []byte, crashed bool) {
 		m := whole.clone()
 		for ; len(changes) >= 4; changes = changes[4:] {

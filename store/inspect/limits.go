@@ -30,6 +30,9 @@ const (
 	// blockUnits and blocksMax bound the units in memory: 4,096 blocks of 256 units are 21 MB.
 	blockUnits = 256
 	blocksMax  = 4096
+	// extBlockBytes is what is read of an ext file at once, extBlocksMax bounds such blocks: 1,024 of them are 4 MB.
+	extBlockBytes = 4096
+	extBlocksMax  = 1024
 	// indexWindowBytes is what is read of an index file at once.
 	indexWindowBytes = indexItemBytes * 4096
 	// guessBytesMax is the largest index file whose slot count is found out by trying.

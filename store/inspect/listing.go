@@ -170,15 +170,16 @@ func (r *logReader) record(d *Directory, pos message.PhyOffset, verdict verdict)
 
 // QueueUnit is a unit with its place.
 type QueueUnit struct {
-	Topic    string `json:"topic"`
-	Queue    int32  `json:"queue"`
-	Offset   int64  `json:"offset"`
-	File     string `json:"file"`
-	At       int64  `json:"at"`
-	Position int64  `json:"position"`
-	Size     int32  `json:"size"`
-	TagsCode int64  `json:"tagsCode"`
-	Kept     bool   `json:"kept,omitempty"` // a pre-blank unit: it only keeps the offset occupied
+	Topic    string   `json:"topic"`
+	Queue    int32    `json:"queue"`
+	Offset   int64    `json:"offset"`
+	File     string   `json:"file"`
+	At       int64    `json:"at"`
+	Position int64    `json:"position"`
+	Size     int32    `json:"size"`
+	TagsCode int64    `json:"tagsCode"`
+	Ext      *ExtUnit `json:"ext,omitempty"`  // in consumequeue_ext; TagsCode is from there, or its address where it cannot be read
+	Kept     bool     `json:"kept,omitempty"` // a pre-blank unit: it only keeps the offset occupied
 }
 
 // Units calls yield with the units of the queues at a place, from an offset on, until it returns false.
@@ -197,8 +198,15 @@ func (d *Directory) Units(place Place, from message.QueueOffset, yield func(Queu
 		first, _ := q.bounds(d)
 		err = d.eachUnit(q, max(first, from), end, func(off message.QueueOffset, u Unit) error {
 			f := d.unitPlace(&Finding{}, q, off)
+			x, err := v.ext.of(q, u)
+			if err != nil {
+				return err
+			}
+			if x != nil && x.Problem == "" {
+				u.Tags = x.Tags
+			}
 			if !yield(QueueUnit{Topic: q.Topic, Queue: int32(q.ID), Offset: int64(off), File: f.File, At: f.At,
-				Position: int64(u.Phy), Size: u.Size, TagsCode: int64(u.Tags), Kept: u.PreBlank()}) {
+				Position: int64(u.Phy), Size: u.Size, TagsCode: int64(u.Tags), Ext: x, Kept: u.PreBlank()}) {
 				return stop
 			}
 			return nil

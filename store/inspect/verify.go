@@ -45,6 +45,7 @@ type verifier struct {
 
 	log, peek *logReader
 	units     *unitReader
+	ext       *extReader
 	queues    map[string]map[message.QueueID]*queueState
 	listed    []*queueState // those with a directory, then those met in the log only
 	index     *indexWalk
@@ -85,7 +86,7 @@ func (d *Directory) Verify(o VerifyOptions) (Report, error) {
 }
 
 func (d *Directory) newVerifier(o VerifyOptions) *verifier {
-	v := &verifier{d: d, o: o, log: d.newLogReader(scanBlockBytes), peek: d.newLogReader(peekBlockBytes), units: d.newUnitReader(),
+	v := &verifier{d: d, o: o, log: d.newLogReader(scanBlockBytes), peek: d.newLogReader(peekBlockBytes), units: d.newUnitReader(), ext: d.newExtReader(),
 		queues: map[string]map[message.QueueID]*queueState{}, told: time.Now()}
 	v.index = newIndexWalk(v)
 	return v

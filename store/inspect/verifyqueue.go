@@ -122,13 +122,17 @@ func (v *verifier) compare(q *queueState, off message.QueueOffset, view *message
 		v.late = append(v.late, lateRecord{q, off, kept, view.TagsCode()})
 		return nil
 	}
-	v.judge(q, off, u, view, view.TagsCode(), damaged)
-	return nil
+	return v.judge(q, off, u, view, view.TagsCode(), damaged)
 }
 
 // judge says what is wrong with the unit of a record.
-func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *message.View, tags message.TagsCode, damaged bool) {
+func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *message.View, tags message.TagsCode, damaged bool) error {
 	phy := view.PhyOffset
+	if !damaged && u.Phy == phy && u.Size == view.Size {
+		if wrong, err := v.judgeExt(q, off, u, view, tags); wrong || err != nil {
+			return err
+		}
+	}
 	switch {
 	case damaged: // the record itself is reported; its unit may name it or keep its place
 		v.flush(q)
@@ -150,8 +154,10 @@ func (v *verifier) judge(q *queueState, off message.QueueOffset, u Unit, view *m
 		v.report.Units++
 		v.flush(q)
 	}
+	return nil
 }
 
+// tagsFit compares tags codes; an address of an ext unit is judgeExt's matter.
 func tagsFit(unit, record message.TagsCode, topic string, stored message.Millis) bool {
 	return unit == record || record == message.TagsCodeFiller && unit == 0 || unit.IsExtAddress() || topic == message.ScheduleTopic && message.Millis(unit) > stored
 }
@@ -388,7 +394,9 @@ func (v *verifier) settleLate() error {
 				return err
 			}
 			if u.Written() || last {
-				v.judge(l.q, l.off, u, &l.view, l.tags, false)
+				if err := v.judge(l.q, l.off, u, &l.view, l.tags, false); err != nil {
+					return err
+				}
 				continue
 			}
 			waiting = append(waiting, l)
