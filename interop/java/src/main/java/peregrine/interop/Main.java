@@ -38,6 +38,9 @@ public final class Main {
         all.put("exchange", PushScenarios::exchange);
         all.put("pull", PullScenarios::pull);
         all.put("lite", PullScenarios::lite);
+        all.put("transaction", TransactionScenarios::transaction);
+        all.put("undecided", TransactionScenarios::undecided);
+        all.put("decided", TransactionScenarios::decided);
         all.put("survive", RestartScenarios::survive);
         all.put("before", RestartScenarios::before);
         all.put("after", RestartScenarios::after);
