@@ -87,8 +87,10 @@
 //
 // Checked are lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
 // the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: a damaged body
-// is stepped over by the record's own length; else records go on where a queue entry names a good one in the same file, or at the
-// start of the next file. Nothing is searched for: bodies can hold bytes that look like records. The queue offset of a
+// is stepped over by the record's own length; else records go on at the nearest place that a queue entry (behind a hole in its
+// queue's files, too), an index item or the start of a file names and that holds the good record that was meant. Nothing is searched for:
+// bodies can hold bytes that look like records. Only when nobody names anything the log is cut. What was stepped over is in the
+// state file before the names that led on are cut: a start that was cut off is followed by one that finds the same. The queue offset of a
 // damaged record is kept, by a pre-blank unit or by the next offset. After a crash what follows the durable mark is written once more, and
 // in SYNC_FLUSH synced before anything becomes visible: after a failed sync the kernel may take pages for clean that never
 // reached the disk; so are the units that are trusted after kill -9. Next offsets are right when Open returns; dispatch then fills the

@@ -93,11 +93,20 @@ func send(t testing.TB, s *Store, q *Queue, body string) Message {
 	return batch[0]
 }
 
-// dispatchFrom does what dispatch does, from from up to Confirmed. A place that cannot be read is stepped over to the next file.
+// dispatchFrom does what dispatch does, from from up to Confirmed. A stretch that recovery stepped over is stepped over, another place that
+// cannot be read to the next file.
 func dispatchFrom(s *Store, from message.PhyOffset) error {
 	buf := make([]byte, s.SegmentBytes())
 	segment := message.PhyOffset(s.SegmentBytes())
+	damaged := map[message.PhyOffset]int64{}
+	for _, d := range s.Recovery().Damaged {
+		damaged[d.Phy] = d.Bytes
+	}
 	for pos := from; pos < s.Confirmed(); {
+		if n := damaged[pos]; n > 0 && !s.damaged[pos] {
+			pos += message.PhyOffset(n)
+			continue
+		}
 		n, err := s.ReadAt(buf, pos)
 		if err != nil {
 			return err

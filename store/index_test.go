@@ -43,7 +43,15 @@ func follow(t testing.TB, s *Store, from message.PhyOffset) message.PhyOffset {
 func tryFollow(s *Store, from message.PhyOffset) (message.PhyOffset, error) {
 	buf := make([]byte, s.SegmentBytes())
 	segment := message.PhyOffset(s.SegmentBytes())
+	damaged := s.Recovery().Damaged
 	for pos := from; pos < s.Confirmed(); {
+		for len(damaged) > 0 && damaged[0].Phy+message.PhyOffset(damaged[0].Bytes) <= pos {
+			damaged = damaged[1:]
+		}
+		if len(damaged) > 0 && damaged[0].Phy <= pos {
+			pos = damaged[0].Phy + message.PhyOffset(damaged[0].Bytes)
+			continue
+		}
 		n, err := s.ReadAt(buf, pos)
 		if err != nil {
 			return pos, err

@@ -74,7 +74,11 @@ func (m *indexModel) open() {
 		m.rt.Fatal(err)
 	}
 	// What the log lost, the model loses.
-	m.known = slices.DeleteFunc(m.known, func(r modelRecord) bool { return r.phy >= s.Wrote() })
+	m.known = slices.DeleteFunc(m.known, func(r modelRecord) bool {
+		return r.phy >= s.Wrote() || slices.ContainsFunc(s.Recovery().Damaged, func(d DamagedRange) bool {
+			return r.phy >= d.Phy && r.phy < d.Phy+message.PhyOffset(d.Bytes)
+		})
+	})
 	if m.at, err = s.index.Recover(never); err != nil {
 		m.rt.Fatalf("recover the index: %v", err)
 	}

@@ -125,6 +125,10 @@ const (
 	// the queues that such units are held of (1.5 KiB each).
 	unitWindowUnits = 64
 	unitWindowsMax  = 16384
+	// looseNamesMax is how many names of places in the log (40 bytes each) recovery keeps at a time while it looks for where records
+	// go on behind damage; looseBlockBytes is what one read of the files that hold them brings.
+	looseNamesMax   = 128 << 10
+	looseBlockBytes = 640 << 10
 	// stateTailBytes of the log before its end have to be as the state file has them.
 	stateTailBytes = 4096
 	// stateBytesMax is the largest state file that is read: 64 MiB are some 600,000 queues.

@@ -426,7 +426,7 @@ func TestUnitsInTwoSectorsKeepTheirExtAddresses(t *testing.T) {
 		}
 		r := &recovery{s: s, durableTo: s.Wrote()}
 		for i, u := range rawUnits(t, s.Queue("T", 0)) {
-			if ok, err := r.trusted(s.Queue("T", 0), message.QueueOffset(i), u); !ok || err != nil {
+			if ok, err := r.trusted(s.Queue("T", 0), message.QueueOffset(i), u, true); !ok || err != nil {
 				t.Errorf("unit %d of %d: %v, %v", i, end+1, ok, err)
 			}
 			if !tearable(message.QueueOffset(i), set.queueFileBytes) {
@@ -441,7 +441,7 @@ func TestUnitsInTwoSectorsKeepTheirExtAddresses(t *testing.T) {
 			if _, err := s.ReadRecord(nil, u.Phy, &v); err != nil {
 				t.Fatal(err)
 			}
-			if trusted, err := r.trusted(s.Queue("T", 0), message.QueueOffset(i), u); err != nil || ok && trusted != (ext.stored == v.StoreTimestamp) {
+			if trusted, err := r.trusted(s.Queue("T", 0), message.QueueOffset(i), u, true); err != nil || ok && trusted != (ext.stored == v.StoreTimestamp) {
 				t.Errorf("unit %d with another's address: %v, %v", i, trusted, err)
 			}
 		}

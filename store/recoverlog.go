@@ -150,7 +150,7 @@ func (r *recovery) scanLog() (message.PhyOffset, error) {
 	r.beginAt(from)
 	r.missing = table.last().end()
 	r.seen = map[*Queue]seenOffsets{}
-	end, err := r.walk(sc, from, table.last().end())
+	end, err := r.walk(sc, from, table.last().end(), false)
 	if err != nil {
 		return 0, err
 	}
@@ -231,8 +231,9 @@ func (r *recovery) crashStart() (message.PhyOffset, error) {
 }
 
 // walk checks records from from on and returns the end of the last good one, at most limit. Damaged records with good ones
-// behind them are stepped over: by their own length when the header is sound, else to the next file.
-func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.PhyOffset, error) {
+// behind them are stepped over: by their own length when the header is sound, else to where somebody names the next. followed says that
+// the log goes on at limit.
+func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset, followed bool) (message.PhyOffset, error) {
 	end, pos := from, from
 	var suspects []suspect // damage since end; kept if a good record follows, else it is the torn end
 	good := func() error {
@@ -279,46 +280,62 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset) (message.
 		if err != nil {
 			return 0, err
 		}
-		if next < 0 {
+		if next < 0 && !followed {
 			return end, nil
+		}
+		if next < 0 {
+			next = limit
 		}
 		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(next - pos), Reason: reason}})
 		pos = next
 	}
+	if followed {
+		return limit, good()
+	}
 	return end, nil
 }
 
-// nextGood returns where records go on behind a place that cannot be stepped over by its own length: where a queue entry names a
-// good one in the same file, else at the start of the next file; -1 if nowhere.
+// nextGood returns where records go on behind a place that cannot be stepped over by its own length: the nearest place that a queue
+// entry, an index item or the start of a file names and that holds a good record; -1 if there is none before limit.
 func (r *recovery) nextGood(sc *logScanner, pos, limit message.PhyOffset) (message.PhyOffset, error) {
-	f := sc.table.at(pos)
-	if f == nil {
-		return -1, nil
-	}
-	if again, err := r.nextAsBefore(pos, min(f.end(), limit)); again >= 0 || err != nil {
+	if again, err := r.nextAsBefore(pos, limit); again >= 0 || err != nil {
 		return again, err
 	}
-	named, err := r.nextNamed(pos, min(f.end(), limit))
-	if named >= 0 || err != nil {
-		return named, err
-	}
-	if sc.table.at(f.end()) == nil || f.end() >= limit {
-		return -1, nil
-	}
-	v, err := r.probe.look(f.end())
-	if v != recordGood || err != nil {
+	// The end of the log is the usual case: nothing but zeros.
+	written, err := r.nextWritten(pos, limit)
+	if written < 0 || err != nil {
 		return -1, err
 	}
-	return f.end(), nil
+	pos = max(pos, written-4) // a record's length begins with zeros
+	next, err := r.nextNamed(pos, limit)
+	if err != nil {
+		return -1, err
+	}
+	if next >= 0 {
+		limit = next
+	}
+	if loose, err := r.nextLoose(pos, limit); loose >= 0 || err != nil {
+		next, limit = loose, loose
+		if err != nil {
+			return -1, err
+		}
+	}
+	for f := sc.table.at(pos); f != nil && f.end() < limit; f = sc.table.at(f.end()) {
+		v, err := r.probe.look(f.end())
+		if err != nil {
+			return -1, err
+		}
+		if v == recordGood {
+			return f.end(), nil
+		}
+	}
+	return next, nil
 }
 
-// nextAsBefore returns where the last run found that records go on behind the damage at pos, below limit; -1 if it knew of none. The
-// queue entry that named the place then may have been cut since, and be lost with the power.
+// nextAsBefore returns where an earlier start found that records go on behind the damage at pos, below limit; -1 if it knew of none.
+// What named the place then may have been cut since, and be lost with the power.
 func (r *recovery) nextAsBefore(pos, limit message.PhyOffset) (message.PhyOffset, error) {
-	if r.saved == nil {
-		return -1, nil
-	}
-	known := r.saved.damaged
+	known := r.known
 	i, found := slices.BinarySearchFunc(known, pos, func(d DamagedRange, pos message.PhyOffset) int { return cmp.Compare(d.Phy, pos) })
 	if !found || pos+message.PhyOffset(known[i].Bytes) >= limit {
 		return -1, nil
@@ -421,7 +438,7 @@ func (r *recovery) walkBackForHoles(sc *logScanner, from message.PhyOffset) erro
 	for from > first && r.anyHole() {
 		f := sc.table.at(from - 1)
 		r.logger.Warn("a queue lacks entries before the checkpoint; looking further back", "from", int64(f.start))
-		if _, err := r.walk(sc, f.start, from); err != nil {
+		if _, err := r.walk(sc, f.start, from, true); err != nil {
 			return err
 		}
 		from = f.start

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -42,8 +43,8 @@ func (r *recovery) parallel(n int, work func(int) error) error {
 }
 
 // loadQueue sets the queue's end: behind the last unit of the unbroken run of written ones. The last three files are walked
-// (ConsumeQueue.recover, 5.5.0), since a page in the middle may be missing. What lies behind a hole is taken away, or it would
-// come to light once the hole is filled; dispatch brings it again.
+// (ConsumeQueue.recover, 5.5.0), since a page in the middle may be missing. What lies behind a hole names records, but is no
+// part of the queue: see clearTails.
 func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 	files = newestRun(files, r.s.set.queueFileBytes)
 	if len(files) == 0 {
@@ -70,10 +71,8 @@ func (r *recovery) loadQueue(q *Queue, files []dataFile) error {
 	}
 	r.setEnd(q, end)
 	q.min.Store(int64(first))
-	if r.lay.crashed {
-		return r.cutFiles(q, end, limit)
-	}
-	return r.clearUnits(q, end, limit)
+	r.noteTail(q, limit)
+	return nil
 }
 
 // setEnd puts the end of the visible units to end.
@@ -234,7 +233,7 @@ func (r *recovery) clearUnits(q *Queue, from, limit message.QueueOffset) error {
 	// From the newest on: a crash in between must not leave a gap, behind which a start would look for the queue's beginning.
 	for last := stop - fileBytes; last >= start; last -= fileBytes {
 		q.store.cold.drop(fileKey{queue: q, start: last})
-		if err := r.s.fsys.Remove(q.filePath(last)); err != nil {
+		if err := r.s.fsys.Remove(q.filePath(last)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -28,6 +28,9 @@ const (
 func (r *recovery) chooseTrust() {
 	r.trust = trustNothing
 	st, err := readState(r.s.fsys, r.s.set.root)
+	if st != nil {
+		r.known = st.damaged
+	}
 	var why string
 	switch {
 	case err != nil:

@@ -28,7 +28,8 @@ func (r *recovery) cutUntrustedUnits(q *Queue) error {
 			return err
 		}
 		for n > 0 {
-			ok, err := r.trusted(q, from+message.QueueOffset(n-1), buf[n-1])
+			ordered := n < 2 || buf[n-2].IsPreBlank() || buf[n-2].Phy < buf[n-1].Phy
+			ok, err := r.trusted(q, from+message.QueueOffset(n-1), buf[n-1], ordered)
 			if err != nil {
 				return err
 			}
@@ -48,12 +49,13 @@ func (r *recovery) cutUntrustedUnits(q *Queue) error {
 }
 
 // trusted tells whether a unit was durable at the last checkpoint. One that lies in two sectors, of which one may have stayed
-// behind, has to be confirmed by the record that it names.
-func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit) (bool, error) {
+// behind, has to be confirmed by the record that it names; so has one that does not lie behind the unit before it, of which a
+// start that failed may have cleared a part.
+func (r *recovery) trusted(q *Queue, offset message.QueueOffset, u Unit, ordered bool) (bool, error) {
 	if !u.valid() || u.IsPreBlank() || u.Phy >= r.durableTo {
 		return false, nil
 	}
-	if !tearable(offset, q.store.set.queueFileBytes) {
+	if ordered && !tearable(offset, q.store.set.queueFileBytes) {
 		return true, nil
 	}
 	table := r.s.log.files.Load()
@@ -96,9 +98,10 @@ func (r *recovery) cutAt(q *Queue, keep message.QueueOffset) error {
 // synced, are synced with the next flush of the queues, thus before the checkpoint moves: units that came back after a power
 // cut would name whatever record lies at their position by then.
 func (r *recovery) cutFiles(q *Queue, keep, limit message.QueueOffset) error {
+	synced := q.synced // a unit in front of keep may have been replaced
 	r.setEnd(q, keep)
 	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
-	q.synced = max(message.QueueOffset(q.firstFile/unitBytes), keep-1)
+	q.synced = min(synced, max(message.QueueOffset(q.firstFile/unitBytes), keep-1))
 	q.newNames = true
 	if !q.dirty {
 		q.dirty = true

@@ -87,8 +87,19 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 		"offset", int64(v.QueueOffset), "position", int64(v.PhyOffset))
 	r.missing = min(r.missing, v.PhyOffset)
 	r.report.UnitsCut += int64(q.Max() - v.QueueOffset)
+	r.endAt(q, v.QueueOffset)
+	return nil
+}
+
+// endAt ends the queue at keep for the rest of the scan, and leaves its files as they are: see clearTails.
+func (r *recovery) endAt(q *Queue, keep message.QueueOffset) {
+	perFile := q.store.unitsPerFile()
 	r.windows.forget(q)
-	return r.cutAt(q, v.QueueOffset)
+	r.noteTail(q, (q.Max()+perFile-1)/perFile*perFile)
+	synced := q.synced
+	r.setEnd(q, keep)
+	q.synced = min(synced, keep)
+	q.next.Store(int64(max(keep, r.seen[q].next))) // records of the log that have no unit yet keep their offsets
 }
 
 // belowFiles is the newest record of a queue that was met although the file of its unit is gone, and the first one of its run.
@@ -123,7 +134,9 @@ func (r *recovery) verifyBelow(q *Queue, v *message.View) error {
 // emptyQueue deletes a queue's files. Its next offset stays.
 func (r *recovery) emptyQueue(q *Queue) error {
 	next := q.Next()
-	limit := q.Max() - q.Max()%q.store.unitsPerFile() + q.store.unitsPerFile()
+	limit := max(r.tails[q], q.Max()-q.Max()%q.store.unitsPerFile()+q.store.unitsPerFile())
+	delete(r.tails, q)
+	r.loose = looseNames{}
 	for start := q.firstFile; start < int64(limit)*unitBytes; start += r.s.set.queueFileBytes {
 		q.store.cold.drop(fileKey{queue: q, start: start})
 		if err := r.s.fsys.Remove(q.filePath(start)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -289,10 +302,13 @@ func (r *recovery) keepOffset(q *Queue, offset message.QueueOffset) {
 	}
 }
 
-// rewriteUnits writes the units once more that name something at or behind from: the kernel may hold their pages for clean after a
-// sync that failed. They become durable with the next flush, before the checkpoint moves.
+// rewriteUnits writes the units once more that name something at or behind from, and the pre-blank ones in front of them: the kernel
+// may hold their pages for clean after a sync that failed. They become durable with the next flush, before the checkpoint moves.
 func (r *recovery) rewriteUnits(q *Queue, from message.PhyOffset) error {
 	offset, err := q.firstReadable(q.Min(), q.Max(), from)
+	if err == nil {
+		offset, err = r.frontOfBlanks(q, offset)
+	}
 	if err != nil || offset >= q.Max() {
 		return err
 	}
@@ -317,4 +333,24 @@ func (r *recovery) rewriteUnits(q *Queue, from message.PhyOffset) error {
 		offset += message.QueueOffset(n)
 	}
 	return nil
+}
+
+// frontOfBlanks returns where the run of pre-blank units begins that ends in front of offset, offset if there is none.
+func (r *recovery) frontOfBlanks(q *Queue, offset message.QueueOffset) (message.QueueOffset, error) {
+	buf := make([]Unit, unitWindowUnits)
+	perFile := q.store.unitsPerFile()
+	for offset > q.Min() {
+		from := max(q.Min(), offset-unitWindowUnits, (offset-1)-(offset-1)%perFile)
+		n, err := q.readUnits(buf[:offset-from], from, offset)
+		if err != nil {
+			return 0, err
+		}
+		for n > 0 && buf[n-1].IsPreBlank() {
+			n--
+		}
+		if offset = from + message.QueueOffset(n); n > 0 {
+			break
+		}
+	}
+	return offset, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,10 +73,15 @@ type recovery struct {
 	seen    map[*Queue]seenOffsets
 
 	trust   trust
-	saved   *savedState // of the run that crashed, nil unless it is known
-	whyScan string      // why all records are looked at
-	probe   *logScanner // for looks beside the scan
+	saved   *savedState    // of the run that crashed, nil unless it is known
+	known   []DamagedRange // what the state file says was stepped over, in order, also where nothing else of it is believed
+	whyScan string         // why all records are looked at
+	probe   *logScanner    // for looks beside the scan
 	windows unitWindows
+	tailsMu sync.Mutex                     // while queues are loaded
+	tails   map[*Queue]message.QueueOffset // the end of the files of queues that may hold something behind their own end
+	loose   looseNames
+	keys    Index // for hashes of keys
 	below   map[*Queue]belowFiles
 	died    map[string]message.PhyOffset // topics that another broker deleted, see settleDeleted
 	missing message.PhyOffset            // trustNothing and trustCache: the first record that lacks its unit
@@ -171,6 +177,10 @@ func (r *recovery) keepDamaged(st *savedState) {
 
 // settleQueues makes the queues agree with a log that ends at end.
 func (r *recovery) settleQueues(end message.PhyOffset) error {
+	r.saveDamaged()
+	if err := r.clearTails(); err != nil {
+		return err
+	}
 	if err := r.cutQueues(end); err != nil {
 		return err
 	}
@@ -278,7 +288,7 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 	if err == nil {
 		err = zeroTail(file, at, f.size)
 	}
-	if err == nil && r.lay.crashed {
+	if err == nil && (r.lay.crashed || n > 0) {
 		err = file.Datasync() // before new records end where an old one begins, which a power cut would bring back
 	}
 	if err != nil {
@@ -286,7 +296,8 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 		return fmt.Errorf("store: clear %s behind %d: %w", f.path, at, err)
 	}
 	if r.report.Cut = n; n > 0 {
-		r.logger.Warn("the end of the log was torn; cut", "file", f.path, "position", int64(end), "bytes", n)
+		r.logger.Warn("the end of the log was torn: no queue entry, no index item and no start of a file names a record behind it; cut",
+			"file", f.path, "position", int64(end), "bytes", n)
 	}
 	if err := f.attach(file, r.s.set.readAhead); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"peregrine/internal/message"
@@ -233,6 +234,25 @@ func (q *Queue) saved(running bool) (savedQueue, error) {
 	_, err := q.readUnits(one[:], saved.max-1, saved.max)
 	saved.last = one[0]
 	return saved, err
+}
+
+// saveDamaged writes down what was stepped over before anything is cut that led there: if the machine goes down in the middle of
+// this, the next start knows. The rest of the file stays as it is; without one that speaks for this directory, the new one speaks for
+// no process at all.
+func (r *recovery) saveDamaged() {
+	if slices.Equal(r.report.Damaged, r.known) {
+		return
+	}
+	st := &savedState{running: true, pid: -1}
+	if r.saved != nil {
+		copied := *r.saved
+		st = &copied
+	}
+	st.damagedCount, st.damaged = r.report.DamagedCount, r.report.Damaged
+	path := filepath.Join(r.s.set.root, stateName)
+	if err := sysio.AtomicWriteFile(r.s.fsys, path, st.encode(), false); err != nil {
+		r.logger.Warn("the state file cannot be written; should this start not come to its end, the next one may find less", "file", path, "error", err)
+	}
 }
 
 // tailSum is the checksum of the last bytes before the end of the log. Records hold their time and position, so two ends

@@ -266,6 +266,21 @@ func (h *faultFile) PunchHole(off, n int64) error {
 	})
 }
 
+// NextData is the method of real files: pages without blocks hold nothing, nor do those that were never written.
+func (h *faultFile) NextData(off int64) (int64, error) {
+	at := off
+	err := h.run(OpSeek, off, 0, func() error {
+		if off < 0 {
+			return ErrRange
+		}
+		for size := int64(len(h.file.data)); at < size && h.file.data[at] == 0; {
+			at++
+		}
+		return nil
+	})
+	return at, err
+}
+
 func (h *faultFile) Datasync() error { return h.sync(OpDatasync) }
 
 func (h *faultFile) AdviseRandom() error {

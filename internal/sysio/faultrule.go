@@ -34,13 +34,14 @@ const (
 	OpMemLock // Mapping.Lock
 	OpMemUnlock
 	OpAdvise // File.AdviseRandom
+	OpSeek   // NextData
 
 	// OpContentSync is every operation that makes bytes durable.
 	OpContentSync = OpSync | OpDatasync | OpSyncRange
 )
 
 var opNames = [...]string{"open", "read", "write", "truncate", "allocate", "fsync", "fdatasync", "msync", "syncdir", "mmap", "populate",
-	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock", "punch", "mlock", "munlock", "fadvise"}
+	"rename", "remove", "link", "mkdir", "readdir", "stat", "statfs", "lock", "punch", "mlock", "munlock", "fadvise", "seek"}
 
 func (o Op) String() string {
 	var names []string
