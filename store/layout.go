@@ -16,8 +16,8 @@ import (
 // layout is what a look at a directory found. Looking changes nothing.
 type layout struct {
 	rootExists bool
-	crashed    bool // the abort file is there
-	abortText  string
+	crashed    bool   // the abort file is there
+	run        uint64 // in the lock file, see readRun
 	log        []dataFile
 	queues     []queueDir
 	ext        []queueDir // in consumequeue_ext; nil without that folder
@@ -57,11 +57,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	for _, e := range entries {
 		if e.Name == abortName && !e.Dir {
 			lay.crashed = true
-			if text, err := sysio.ReadFile(fsys, filepath.Join(set.root, abortName)); err == nil && len(text) <= abortBytesMax {
-				lay.abortText = string(text)
-			}
 		}
 	}
+	lay.run = readRun(fsys, set.root)
 	if err := refuseForeignKinds(fsys, set, entries); err != nil {
 		return nil, err
 	}

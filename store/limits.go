@@ -76,8 +76,6 @@ const (
 	preBlankUnitsMax = 3_000_000
 	// unitChunk is how many units are encoded for one pwrite.
 	unitChunk = 2048
-	// abortBytesMax is the longest abort file that can hold a process id.
-	abortBytesMax = 32
 	// topicNameBytesMax is the longest name of a directory entry.
 	topicNameBytesMax = 255
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,10 +17,15 @@ import (
 
 // Names of the two marker files. The guard is the lock on byte 0 of the lock file, which the original takes as well; that
 // the file exists means nothing. The abort file exists while a broker runs and after it died: its text is the process id.
+//
+// The text of the lock file tells whose the last start was. Every original writes "lock" over its first bytes before it changes
+// anything but the ends of files (DefaultMessageStore.start, 5.5.0), and leaves the rest; peregrine writes a random run number, which
+// the state file has, too. The abort file does not tell: process ids come again, in containers they are all 1, and originals before
+// 5.0 leave an abort file that is there as it is.
 const (
-	lockName  = "lock"
-	abortName = "abort"
-	lockText  = "lock"
+	lockName   = "lock"
+	abortName  = "abort"
+	lockPrefix = "peregrine run "
 )
 
 // takeLock takes the lock, or names the holder.
@@ -90,14 +96,43 @@ func markStopped(fsys sysio.FS, root string) error {
 	return fsys.SyncDir(root)
 }
 
-// fillLockFile gives a new lock file the text that the original writes.
-func fillLockFile(fsys sysio.FS, root string) error {
+// readRun returns the run number in the lock file, 0 if another broker was the last to start, or nobody knows.
+func readRun(fsys sysio.FS, root string) uint64 {
 	path := filepath.Join(root, lockName)
-	if info, err := fsys.Stat(path); err == nil && info.Size > 0 {
-		return nil
+	info, err := fsys.Stat(path)
+	if err != nil || info.Size != int64(len(lockText(0))) {
+		return 0
 	}
-	return writeWhole(fsys, path, lockText)
+	text, err := sysio.ReadFile(fsys, path)
+	if err != nil {
+		return 0
+	}
+	number, found := strings.CutPrefix(string(text), lockPrefix)
+	run, err := strconv.ParseUint(number, 16, 64)
+	if !found || err != nil {
+		return 0
+	}
+	return run
 }
+
+// markRun makes the lock file name a run, durably, and returns its number. A start after a crash goes on with the number that it
+// finds: should it be cut off, the next one still knows whose directory this is. The text is no part of the lock.
+func markRun(fsys sysio.FS, root string, lay *layout) (uint64, error) {
+	if lay.crashed && lay.run != 0 {
+		return lay.run, nil
+	}
+	run := max(rand.Uint64(), 1)
+	err := writeWhole(fsys, filepath.Join(root, lockName), lockText(run))
+	if err == nil {
+		err = fsys.SyncDir(root)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store: write %s: %w", lockName, err)
+	}
+	return run, nil
+}
+
+func lockText(run uint64) string { return fmt.Sprintf("%s%016x", lockPrefix, run) }
 
 func writeWhole(fsys sysio.FS, path, text string) error {
 	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)

@@ -3,8 +3,6 @@ package store
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"peregrine/internal/message"
 )
@@ -45,7 +43,7 @@ func (r *recovery) chooseTrust() {
 		}
 	case !r.lay.crashed:
 		why = "another broker closed it"
-	case strings.TrimSpace(r.lay.abortText) != strconv.FormatInt(st.pid, 10):
+	case st.run == 0 || st.run != r.lay.run:
 		why = "another broker ran on it"
 	case st.boot != "" && st.boot == bootID(r.s.fsys):
 		r.trust, r.saved = trustCache, st

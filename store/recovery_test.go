@@ -407,7 +407,7 @@ func TestCleanStopLeavesNoSpareFiles(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(root, checkpointName)); err != nil || info.Size() != checkpointBytes {
 		t.Errorf("checkpoint file: %v, %v", info, err)
 	}
-	if text, err := os.ReadFile(filepath.Join(root, lockName)); err != nil || string(text) != lockText {
+	if text, err := os.ReadFile(filepath.Join(root, lockName)); err != nil || string(text) != lockText(s.run) {
 		t.Errorf("lock file: %q, %v", text, err)
 	}
 }

@@ -18,12 +18,12 @@ import (
 // savedState is the content of peregrine's own state file, <root>/peregrine.state, which the original neither knows nor minds.
 //
 // A clean stop writes a complete one: what the directory was like at the end. While it still is like that, a start needs no
-// look at the log. A running store writes another kind: the boot, its process id, and how far each queue is durable at
+// look at the log. A running store writes another kind: the boot, the run that the lock file names, and how far each queue is durable at
 // least. After a crash that tells whether the page cache survived, and whether a queue lacks what it once had.
 //
 // Everything is big-endian; texts have an i32 length before them:
 //
-//	i64 magic and version   i64 1 = running   text boot id   i64 process id
+//	i64 magic and version   i64 1 = running   text boot id   i64 run number
 //	i64 first position of the log   i64 end of the log   i64 CRC-32C of the bytes before the end   i64 newest store time
 //	i64 file size of the log   i64 file size of queues   48 bytes checkpoint
 //	i64 damaged places   i64 listed ones: i64 position, i64 bytes, text reason
@@ -32,7 +32,7 @@ import (
 type savedState struct {
 	running                      bool
 	boot                         string
-	pid                          int64
+	run                          uint64 // 0: of no run
 	minPhy, end                  message.PhyOffset
 	tail                         uint32
 	lastStore                    message.Millis
@@ -78,7 +78,7 @@ func (st *savedState) encode() []byte {
 	}
 	num(stateMagic, running)
 	text(st.boot)
-	num(st.pid, int64(st.minPhy), int64(st.end), int64(st.tail), int64(st.lastStore), st.segmentBytes, st.queueFileBytes)
+	num(int64(st.run), int64(st.minPhy), int64(st.end), int64(st.tail), int64(st.lastStore), st.segmentBytes, st.queueFileBytes)
 	var cp [checkpointUsed]byte
 	st.checkpoint.encode(cp[:])
 	b = append(b, cp[:]...)
@@ -139,7 +139,7 @@ func decodeState(b []byte) (*savedState, error) {
 		return nil, errStateFile
 	}
 	r := &stateReader{b: body[8:]}
-	st := &savedState{running: r.num() == 1, boot: r.text(), pid: r.num()}
+	st := &savedState{running: r.num() == 1, boot: r.text(), run: uint64(r.num())}
 	st.minPhy, st.end, st.tail, st.lastStore = message.PhyOffset(r.num()), message.PhyOffset(r.num()), uint32(r.num()), message.Millis(r.num())
 	st.segmentBytes, st.queueFileBytes = r.num(), r.num()
 	if cp := r.bytes(checkpointUsed); cp != nil {
@@ -200,7 +200,7 @@ func bootID(fsys sysio.FS) string {
 // stateOf collects what the state file says about the store now.
 func (s *Store) stateOf(running bool) (*savedState, error) {
 	st := &savedState{
-		running: running, boot: bootID(s.fsys), pid: int64(os.Getpid()),
+		running: running, boot: bootID(s.fsys), run: s.run,
 		minPhy: s.log.MinPhy(), end: s.log.Wrote(), lastStore: message.Millis(s.log.storeTime.Load()),
 		segmentBytes: s.set.segmentBytes, queueFileBytes: s.set.queueFileBytes,
 		checkpoint: s.checkpoint.now(), damagedCount: s.report.DamagedCount, damaged: s.report.Damaged,
@@ -238,12 +238,12 @@ func (q *Queue) saved(running bool) (savedQueue, error) {
 
 // saveDamaged writes down what was stepped over before anything is cut that led there: if the machine goes down in the middle of
 // this, the next start knows. The rest of the file stays as it is; without one that speaks for this directory, the new one speaks for
-// no process at all.
+// no run at all.
 func (r *recovery) saveDamaged() {
 	if slices.Equal(r.report.Damaged, r.known) {
 		return
 	}
-	st := &savedState{running: true, pid: -1}
+	st := &savedState{running: true}
 	if r.saved != nil {
 		copied := *r.saved
 		st = &copied

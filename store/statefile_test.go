@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,7 +17,7 @@ import (
 
 func TestStateFileRoundTrip(t *testing.T) {
 	want := &savedState{
-		running: true, boot: "b", pid: 7, minPhy: 1, end: 2, tail: 3, lastStore: 4, segmentBytes: 5, queueFileBytes: 6,
+		running: true, boot: "b", run: 7, minPhy: 1, end: 2, tail: 3, lastStore: 4, segmentBytes: 5, queueFileBytes: 6,
 		checkpoint: checkpointFields{1, 2, 3, 4, 5, 6}, damagedCount: 9, damaged: []DamagedRange{{Phy: 8, Bytes: 9, Reason: "r"}},
 		queues: []savedQueue{{topic: "%RETRY%订单", id: 3, firstFile: -1, next: 4}, {topic: "T", min: 1, max: 2, next: 3, last: Unit{5, 6, -7}}},
 	}
@@ -133,6 +134,20 @@ func TestChangesBetweenTwoRunsAreNoticed(t *testing.T) {
 		"abort file": func(fsys *sysio.FaultFS) error {
 			return writeWhole(fsys, filepath.Join(set.root, abortName), "1")
 		},
+		"killed, and then the original was, with the same process id": func(fsys *sysio.FaultFS) error {
+			openTest(t, fsys, set).abandon()
+			return diedOn(t, fsys, strconv.Itoa(os.Getpid()))
+		},
+		"killed, and then an original was that leaves the abort file alone": func(fsys *sysio.FaultFS) error {
+			s := openTest(t, fsys, set)
+			s.abandon()
+			text, err := sysio.ReadFile(fsys, filepath.Join(set.root, abortName))
+			return errors.Join(err, diedOn(t, fsys, string(text)))
+		},
+		"killed, and the lock file is gone": func(fsys *sysio.FaultFS) error {
+			openTest(t, fsys, set).abandon()
+			return errors.Join(diedOn(t, fsys, "1"), fsys.Remove(filepath.Join(set.root, lockName)))
+		},
 		"garbage behind the end": func(fsys *sysio.FaultFS) error {
 			s := openTest(t, fsys, set)
 			end := s.Wrote()
@@ -165,6 +180,46 @@ func TestChangesBetweenTwoRunsAreNoticed(t *testing.T) {
 			closeTest(t, s, true)
 			offsetsGoOn(t, fsys, set, all, nil)
 		})
+	}
+}
+
+// diedOn leaves what every original leaves that runs on a directory and is killed (DefaultMessageStore.start writes over the lock
+// file in place), and a queue that is not as it was.
+func diedOn(t *testing.T, fsys *sysio.FaultFS, abort string) error {
+	t.Helper()
+	set := testSettings(memoryRoot)
+	writeRaw(t, fsys, filepath.Join(set.root, lockName), 0, []byte("lock"))
+	foreign, err := sysio.ReadFile(fsys, dataPath(filepath.Join(set.queueDir, "C", "2"), 0))
+	if err != nil {
+		return err
+	}
+	writeRaw(t, fsys, dataPath(filepath.Join(set.queueDir, "A", "0"), 0), 20*unitBytes, foreign[:unitBytes])
+	return writeWhole(fsys, filepath.Join(set.root, abortName), abort)
+}
+
+// A start that was cut off in its recovery leaves the directory known as this broker's: the next one does the same, not more.
+func TestCutOffStartIsStillKnown(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings(memoryRoot)
+	s := openTest(t, fsys, set)
+	var last Message
+	for s.Wrote() < 3*testSegment {
+		last = send(t, s, s.Queue("T", 0), "x")
+	}
+	mustDispatch(t, s, 0)
+	if err := errors.Join(s.FlushQueues(0), s.SaveCheckpoint(last.StoreTimestamp, last.PhyOffset)); err != nil {
+		t.Fatal(err)
+	}
+	run := s.run
+	s.abandon()
+	fsys.Inject(sysio.Fault{Op: sysio.OpRead, Path: dataPath(set.logDir, int64(last.PhyOffset-last.PhyOffset%testSegment)), Err: syscall.EIO, Times: 1})
+	if _, err := open(fsys, set, quietLogger(), nowMillis, nil); err == nil {
+		t.Fatal("the start was not cut off")
+	}
+	s = openTest(t, fsys, set)
+	defer s.Close(true)
+	if r := s.Recovery(); r.Checked != 1 || s.run != run {
+		t.Errorf("%d records checked, run %d, was %d", r.Checked, s.run, run)
 	}
 }
 

@@ -36,6 +36,7 @@ type Store struct {
 	chunks *chunkPool
 	rings  ringBudget
 	lock   io.Closer
+	run    uint64 // in the lock file and in the state file
 
 	extBatches  *extBatchPool
 	extThere    bool // there may be files in consumequeue_ext; set by open
@@ -73,30 +74,28 @@ type Store struct {
 
 // claim takes the directory: the lock before anything else, then a look that refuses what cannot be served, then the abort
 // file. A directory that is refused stays as it was, down to the missing lock file.
-func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
-	lockThere := true
+func claim(fsys sysio.FS, set settings) (held closers, lay *layout, run uint64, err error) {
+	defer func() {
+		if err != nil {
+			held.Close()
+		}
+	}()
 	if _, err := fsys.Stat(filepath.Join(set.root, lockName)); err != nil {
-		lockThere = false
 		if _, err := inspect(fsys, set); err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 		if err := makeDir(fsys, set.root); err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 	}
 	lock, err := takeLock(fsys, set.root)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	held, err := lockDirs(fsys, closers{lock}, set.root, set.logDir)
-	if err != nil {
-		held.Close()
-		return nil, nil, err
+	if held, err = lockDirs(fsys, closers{lock}, set.root, set.logDir); err != nil {
+		return held, nil, 0, err
 	}
-	lay, err := inspect(fsys, set)
-	if err == nil && !lockThere {
-		err = fillLockFile(fsys, set.root)
-	}
+	lay, err = inspect(fsys, set)
 	if err == nil && set.prepare != nil {
 		if err = set.prepare(func() error { return markChanging(fsys, set.root) }); err == nil {
 			lay, err = inspect(fsys, set)
@@ -104,6 +103,9 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 	}
 	if err == nil {
 		err = markRunning(fsys, set.root)
+	}
+	if err == nil {
+		run, err = markRun(fsys, set.root, lay)
 	}
 	_, logMissing := fsys.Stat(set.logDir)
 	dirs := []string{set.logDir, set.queueDir}
@@ -118,11 +120,7 @@ func claim(fsys sysio.FS, set settings) (io.Closer, *layout, error) {
 	if err == nil && logMissing != nil {
 		held, err = lockDirs(fsys, held, set.logDir)
 	}
-	if err != nil {
-		held.Close()
-		return nil, nil, err
-	}
-	return held, lay, nil
+	return held, lay, run, err
 }
 
 // makeDir makes a directory with a durable name.
@@ -147,12 +145,12 @@ func makeDir(fsys sysio.FS, dir string) error {
 }
 
 func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.Millis, progress func(RecoveryProgress)) (*Store, error) {
-	held, lay, err := claim(fsys, set)
+	held, lay, run, err := claim(fsys, set)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		fsys: fsys, set: set, logger: logger, lock: held,
+		fsys: fsys, set: set, logger: logger, lock: held, run: run,
 		queues: newQueueTable(), cold: newFileCache(openFilesMax), chunks: newChunkPool(),
 		extBatches: newExtBatchPool(), extThere: set.extWrite || lay.ext != nil, extReadable: !lay.extForeign,
 		damaged: map[message.PhyOffset]bool{},
