@@ -10,7 +10,7 @@
 //	consumequeue_ext/<topic>/<queue>/<start> first unit      what extunit.go says; only with enableConsumeQueueExt
 //	index/<local time, 17 digits>       first key           hash table of keys, see indexfile.go
 //	checkpoint                          first start           48 of 4096 bytes, see checkpointFields
-//	lock                                first start           "lock"; the guard is the lock on its byte 0
+//	lock                                start                 the run, see lockText; the guard is the lock on its byte 0
 //	abort                               start                 process id; deleted by a clean stop
 //	peregrine.state                     start, stop           how the directory was left; the original ignores it
 //	peregrine.deleted                    deleting a topic      topics whose older records are in no queue, see deletedName
@@ -78,6 +78,7 @@
 //	abort  state file                         what a start does
 //	no     as the directory is                nothing is scanned; the ends of log and queues are compared with it
 //	any    missing, damaged, not as it says   every record of the log is checked, once, and its unit compared with it
+//	yes    of another run                     the same: the lock file names another one, or none; an original was there
 //	yes    of this boot                       the page cache survived: from the record of the checkpoint on, likewise
 //	yes    of another boot                    from the file of the checkpoint on; what queues have from there on is cut
 //
