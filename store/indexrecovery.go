@@ -19,7 +19,8 @@ import (
 // checkpoint's indexMsgTimestamp), and always when they name records that the log does not have. Of a doubtful file the
 // items are walked from the first on: what one has to hold follows from those before it, so that the first torn, lost or
 // foreign one shows. It and all behind it, other files too, are dropped and made again from the log, with the last record before
-// it, of which items may be lacking. Neither count nor slots on disk are believed.
+// it, of which items may be lacking. Neither count nor slots on disk are believed. Where files are missing, those behind are made
+// again, too: see firstGap.
 //
 // quit is asked now and then; when it says yes the result is ErrShutdown. Any error leaves the index not ready; Recover may be
 // called again.
@@ -27,9 +28,35 @@ func (x *Index) Recover(quit func() bool) (message.PhyOffset, error) {
 	x.mu.Lock()
 	found := x.files
 	x.mu.Unlock()
+	for dropped := false; ; dropped = true {
+		kept, cut, split, err := x.recoverFiles(found, quit)
+		if err != nil {
+			return 0, err
+		}
+		gap, err := x.firstGap(kept, quit)
+		if errors.Is(err, ErrShutdown) {
+			return 0, err
+		}
+		if err != nil {
+			return 0, fmt.Errorf("store: index: %w", err)
+		}
+		if gap == len(kept) {
+			return x.settle(kept, dropped || cut, split)
+		}
+		x.logger.Warn("the index lacks keys of messages that are in the log; it is made again from there", "in front of", kept[gap].path, "files", len(kept)-gap)
+		if err := x.drop(kept[gap:]); err != nil {
+			return 0, fmt.Errorf("store: index: %w", err)
+		}
+		found = kept[:gap] // of which the last is the newest now, and may lack a part of its last record
+		x.mu.Lock()
+		x.files = found
+		x.mu.Unlock()
+	}
+}
+
+// recoverFiles makes files agree with the log. kept are those that count; dropped says that something was taken away, split is for settle.
+func (x *Index) recoverFiles(found []*indexFile, quit func() bool) (kept []*indexFile, dropped, split bool, err error) {
 	report := x.s.Recovery()
-	var kept []*indexFile
-	dropped, split := false, false
 	after := message.PhyOffset(-1) // endPhy of the file before
 	for i, f := range found {
 		doubtful, err := x.open(f, report, i == len(found)-1, after)
@@ -37,7 +64,7 @@ func (x *Index) Recover(quit func() bool) (message.PhyOffset, error) {
 			break // an earlier call has dropped it, and those behind it
 		}
 		if err != nil {
-			return 0, fmt.Errorf("store: index: %w", err)
+			return nil, false, false, fmt.Errorf("store: index: %w", err)
 		}
 		if !doubtful {
 			kept = append(kept, f)
@@ -46,7 +73,7 @@ func (x *Index) Recover(quit func() bool) (message.PhyOffset, error) {
 		}
 		whole, last, err := x.repair(found, i, after, report.End, quit)
 		if err != nil {
-			return 0, fmt.Errorf("store: index: %w", err)
+			return nil, false, false, fmt.Errorf("store: index: %w", err)
 		}
 		if f.header.count > 1 {
 			kept = append(kept, f)
@@ -57,7 +84,7 @@ func (x *Index) Recover(quit func() bool) (message.PhyOffset, error) {
 		}
 		after = f.header.endPhy
 	}
-	return x.settle(kept, dropped, split)
+	return kept, dropped, split, nil
 }
 
 // load takes the files as they are, for queries only: nothing will be added, so nothing has to be complete. A query looks at every

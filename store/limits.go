@@ -127,6 +127,8 @@ const (
 	// go on behind damage; looseBlockBytes is what one read of the files that hold them brings.
 	looseNamesMax   = 128 << 10
 	looseBlockBytes = 640 << 10
+	// indexGapBytes of the log are read at a time to find out whether index files are missing.
+	indexGapBytes = 256 << 10
 	// stateTailBytes of the log before its end have to be as the state file has them.
 	stateTailBytes = 4096
 	// stateBytesMax is the largest state file that is read: 64 MiB are some 600,000 queues.

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// gapStore has messages with the keys k0, k1, and so on, in a log of several files and an index of several. keyless messages lie in front of the first,
+// behind every tenth and at the end.
+func gapStore(t *testing.T, keys, keyless int) (*sysio.FaultFS, settings) {
+	t.Helper()
+	fsys, set := sysio.NewFaultFS(), testSettings(memoryRoot, withIndex(20, 60))
+	s := openIndexed(t, fsys, set)
+	q := s.Queue("T", 0)
+	plain := func() {
+		for range keyless {
+			sendIndexed(t, s, q, "", strings.Repeat(" ", 900), "")
+		}
+	}
+	plain()
+	for i := range keys {
+		sendIndexed(t, s, q, "", fmt.Sprint("k", i, " ", strings.Repeat(" ", 900)), "")
+		if i%10 == 9 {
+			plain()
+		}
+	}
+	mustDispatch(t, s, 0)
+	follow(t, s, 0)
+	closeIndexed(t, s)
+	return fsys, set
+}
+
+func indexNames(t *testing.T, fsys sysio.FS, set settings) (names []string) {
+	t.Helper()
+	entries, err := fsys.ReadDir(set.indexDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Index files that are gone while their records are in the log are noticed wherever they were, after any end of the run before, and
+// made again: every key is found, once. So it is when the start is cut off in between.
+func TestMissingIndexFilesAreMadeAgain(t *testing.T) {
+	const keys = 400
+	for name, missing := range map[string]func(n int) []int{
+		"none":                 func(int) []int { return nil },
+		"the oldest":           func(int) []int { return []int{0} },
+		"all but the newest":   func(n int) []int { return seq(0, n-1) },
+		"one in the middle":    func(n int) []int { return []int{n / 2} },
+		"two places":           func(n int) []int { return []int{0, n / 2} },
+		"the newest but one":   func(n int) []int { return []int{n - 2} },
+		"the newest":           func(n int) []int { return []int{n - 1} },
+		"all":                  func(n int) []int { return seq(0, n) },
+		"all but the very old": func(n int) []int { return seq(1, n) },
+	} {
+		for _, keyless := range []int{0, 7} {
+			for _, end := range []string{"clean", "of the original", "killed", "cut off"} {
+				t.Run(fmt.Sprint(name, "/", keyless, "/", end), func(t *testing.T) {
+					fsys, set := gapStore(t, keys, keyless)
+					names := indexNames(t, fsys, set)
+					if len(names) < 6 {
+						t.Fatalf("%d files", len(names))
+					}
+					gone := missing(len(names))
+					for _, i := range gone {
+						if err := fsys.Remove(filepath.Join(set.indexDir, names[i])); err != nil {
+							t.Fatal(err)
+						}
+					}
+					switch end {
+					case "of the original":
+						if err := fsys.Remove(filepath.Join(set.root, stateName)); err != nil {
+							t.Fatal(err)
+						}
+					case "killed":
+						if err := writeWhole(fsys, filepath.Join(set.root, abortName), "1"); err != nil {
+							t.Fatal(err)
+						}
+					case "cut off":
+						s := openTest(t, fsys, set)
+						asked := 0
+						if _, err := s.index.Recover(func() bool { asked++; return asked > 2 }); err != nil && !errors.Is(err, ErrShutdown) {
+							t.Fatal(err)
+						}
+						s.abandon()
+						fsys = fsys.PowerCut(nil)
+					}
+					for round := range 2 {
+						s := openTest(t, fsys, set)
+						if r, _ := query(t, s, IndexQuery{Topic: "T", Key: "k0"}); !r.Recovering {
+							t.Error("a query does not say that the index is incomplete")
+						}
+						mustDispatch(t, s, s.Recovery().RedispatchFrom)
+						from, err := s.index.Recover(never)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if kept := len(s.index.files); (round > 0 || len(gone) == 0 && end != "killed" && end != "cut off") && kept != len(names) {
+							t.Errorf("round %d: %d files are kept of %d", round, kept, len(names))
+						}
+						follow(t, s, from)
+						for i := range keys {
+							if _, views := query(t, s, IndexQuery{Topic: "T", Key: fmt.Sprint("k", i)}); len(views) != 1 {
+								t.Fatalf("round %d: key %d is found %d times", round, i, len(views))
+							}
+						}
+						checkIndexFiles(t, s)
+						closeIndexed(t, s)
+						names = indexNames(t, fsys, set)
+					}
+				})
+			}
+		}
+	}
+}
+
+func seq(from, to int) (numbers []int) {
+	for i := from; i < to; i++ {
+		numbers = append(numbers, i)
+	}
+	return numbers
+}
+
+// An index that begins in front of the log, or where its first key is, lacks nothing, and neither does one whose file ends where a place
+// lies that recovery stepped over: nothing is made again.
+func TestIndexWithoutGapsStays(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, fsys *sysio.FaultFS, set settings){
+		"as it is": func(*testing.T, *sysio.FaultFS, settings) {},
+		"the log begins later": func(t *testing.T, fsys *sysio.FaultFS, set settings) {
+			for _, start := range []int64{0, testSegment} {
+				if err := fsys.Remove(dataPath(set.logDir, start)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"damage where a file ends": func(t *testing.T, fsys *sysio.FaultFS, set settings) {
+			b, err := sysio.ReadFile(fsys, filepath.Join(set.indexDir, indexNames(t, fsys, set)[2]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := decodeIndexHeader(b).endPhy
+			log, err := sysio.ReadFile(fsys, dataPath(set.logDir, int64(at-at%testSegment)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := bytes.Index(log[at%testSegment:], []byte("body of"))
+			writeRaw(t, fsys, dataPath(set.logDir, int64(at-at%testSegment)), int64(at%testSegment)+int64(body), []byte("BODY"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys, set := gapStore(t, 400, 5)
+			change(t, fsys, set)
+			if err := fsys.Remove(filepath.Join(set.root, stateName)); err != nil {
+				t.Fatal(err)
+			}
+			names := indexNames(t, fsys, set)
+			for range 2 {
+				s := openIndexed(t, fsys, set)
+				if got := indexNames(t, fsys, set); !slices.Equal(got, names) {
+					t.Errorf("%d files, were %d", len(got), len(names))
+				}
+				closeIndexed(t, s)
+			}
+		})
+	}
+}
+
+// What the index stage would not index is no gap; records that are larger than a block, and that follow a part of a block, are seen.
+func TestKeysBetween(t *testing.T) {
+	s := openIndexed(t, sysio.NewFaultFS(), testSettings("/s", withIndex(20, 60), func(s *settings) { s.segmentBytes = 4 << 20 }))
+	defer closeIndexed(t, s)
+	q := s.Queue("T", 0)
+	large := func(keys string) message.PhyOffset {
+		m := indexedMessage(q, "", keys, "")
+		m.Record.Body = bytes.Repeat([]byte("b"), 3*indexGapBytes/2)
+		m.Record.BodyCRC = message.BodyCRC(m.Record.Body)
+		batch := []Message{m}
+		if s.Append(batch); batch[0].Err != nil {
+			t.Fatal(batch[0].Err)
+		}
+		return batch[0].PhyOffset
+	}
+	plain := func() message.PhyOffset { return sendIndexed(t, s, q, "", "", "").PhyOffset }
+	for _, want := range []bool{false, true} {
+		from := plain()
+		for i := range 25 {
+			plain()
+			large(strings.Repeat("k", map[bool]int{want: i / 24}[true]))
+		}
+		to := plain()
+		if got, err := s.index.keysBetween(from, to, never); got != want || err != nil {
+			t.Errorf("keys between %d and %d: %v, %v", from, to, got, err)
+		}
+	}
+	keyed, after := sendIndexed(t, s, q, "u", "", "").PhyOffset, plain()
+	for _, c := range []struct {
+		after, to message.PhyOffset
+		want      bool
+	}{{keyed, after, false}, {-1, keyed, true}, {keyed, keyed, false}, {after, keyed, false}} {
+		if got, err := s.index.keysBetween(c.after, c.to, never); got != c.want || err != nil {
+			t.Errorf("keys between %d and %d: %v, %v", c.after, c.to, got, err)
+		}
+	}
+	if _, err := s.index.keysBetween(-1, after, func() bool { return true }); !errors.Is(err, ErrShutdown) {
+		t.Errorf("asked to quit: %v", err)
+	}
+}
