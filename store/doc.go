@@ -101,7 +101,8 @@
 // are looked at, the queue is filled again from there. The end of a queue's ext files is behind the unit that it names last; what
 // follows is cleared before the first write of a run (openExt).
 //
-// The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover.
+// The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover. Where files are missing in front
+// of others, those behind are made again: see firstGap.
 //
 // Assumptions about disks: a sector of 512 bytes is written whole or not at all; a sync that returned covers what was
 // written before it; SyncDir makes names durable; of what was not synced any page may be there or not.
