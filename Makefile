@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK_VERSION := v0.8.2
 include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -66,6 +66,10 @@ bench-longpoll: build
 # 1,000 messages of delay levels 1, 2 and 3 to an idle broker and to one under half of its load: how late they come (case D03).
 bench-delay: build
 	$(GO) run ./interop/compare delay
+
+# 1,000,000 messages with one key beside others with unique ones, in turns, and 100 queries for that key (case I07).
+bench-hotkey: build
+	$(GO) run ./interop/compare hotkey --duration 3s --rounds 9
 
 # Start to ready on an empty store; CPU and memory of an idle broker.
 bench-idle: build

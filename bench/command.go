@@ -93,6 +93,7 @@ func sendMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	fs.IntVar(&o.Batch, "batch", o.Batch, "messages in a request")
 	fs.StringVar(&o.Tags, "tags", o.Tags, "TAGS of every message; empty = none")
 	fs.BoolVar(&o.Keys, "keys", false, "give every message a unique key in KEYS, too")
+	fs.StringVar(&o.Key, "key", "", "give every message this one key in KEYS; empty = none")
 	encoding := fs.String("encoding", "json", "header encoding: json or binary")
 	fs.DurationVar(&o.Duration, "duration", o.Duration, "measured time")
 	fs.DurationVar(&o.Warmup, "warmup", o.Warmup, "time before, not measured")

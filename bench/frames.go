@@ -67,7 +67,8 @@ type frameSpec struct {
 	bodyBytes  int
 	batch      int // messages in one request; 1 = no batch
 	tags       string
-	keys       bool
+	keys       bool   // a key of its own for each message; or
+	key        string // the same for all; "" = none
 }
 
 // newFrames builds the templates. salt tells this worker's ids from those of the other workers of this process.
@@ -110,6 +111,8 @@ func (s frameSpec) properties() []byte {
 	var p []byte
 	if s.keys {
 		p = message.AppendProperty(p, message.PropertyKeys, keySentinel)
+	} else if s.key != "" {
+		p = message.AppendProperty(p, message.PropertyKeys, s.key)
 	}
 	p = message.AppendProperty(p, message.PropertyUniqKey, uniqSentinel)
 	p = message.AppendProperty(p, message.PropertyWait, "true")

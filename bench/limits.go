@@ -8,7 +8,8 @@ const (
 	threadsMax      = 64
 	queuesMax       = 1024
 	batchMax        = 4096
-	bodyBytesMax    = 4 << 20  // of one message; brokers refuse more by default
+	bodyBytesMax    = 4 << 20 // of one message; brokers refuse more by default
+	keyBytesMax     = 255
 	inflightPerMax  = 1 << 17  // requests of one connection without an answer
 	inflightSumMax  = 1 << 21  // of all connections together
 	frameBytesMax   = 16 << 20 // of one answer

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -141,6 +142,57 @@ func testFrames(t testing.TB, change func(*frameSpec)) *frames {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// --key: every message has the one key, its own UNIQ_KEY, and nothing else is different.
+func TestFramesWithOneKey(t *testing.T) {
+	for _, batch := range []int{1, 7} {
+		f := testFrames(t, func(s *frameSpec) { s.batch, s.key = batch, "hot" })
+		ids := map[string]bool{}
+		check := func(properties []byte) {
+			key, _ := message.GetProperty(properties, message.PropertyKeys)
+			id, ok := message.GetProperty(properties, message.PropertyUniqKey)
+			if string(key) != "hot" || !ok || len(id) != uniqWidth || ids[string(id)] {
+				t.Fatalf("KEYS %q UNIQ_KEY %q", key, id)
+			}
+			ids[string(id)] = true
+		}
+		for i := range 100 {
+			frame, _, err := wire.SplitFrame(f.append([]byte{}, i%12, int32(opaqueBase+i), 1_795_984_496_940))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dec wire.Decoder
+			var cmd wire.Command
+			var h wire.SendMessageHeader
+			if err := errors.Join(dec.Decode(frame, &cmd), h.DecodeV2(&cmd)); err != nil {
+				t.Fatal(err)
+			}
+			if batch == 1 {
+				check(h.Properties)
+				continue
+			}
+			it := message.Batch(cmd.Body)
+			for e := (message.BatchElement{}); it.Next(&e); {
+				check(e.Properties)
+			}
+		}
+		if len(ids) != 100*batch {
+			t.Errorf("%d messages in batches of %d", len(ids), batch)
+		}
+	}
+	for _, o := range []func(*SendOptions){
+		func(o *SendOptions) { o.Keys, o.Key = true, "hot" },
+		func(o *SendOptions) { o.Key = "two keys" },
+		func(o *SendOptions) { o.Key = "a\x01b" },
+		func(o *SendOptions) { o.Key = strings.Repeat("k", keyBytesMax+1) },
+	} {
+		opts := DefaultSendOptions()
+		o(&opts)
+		if err := opts.check(); err == nil || !strings.Contains(err.Error(), "--key") {
+			t.Errorf("keys %v key %.20q: %v", opts.Keys, opts.Key, err)
+		}
+	}
 }
 
 func TestFramesAreWhatTheJavaClientSends(t *testing.T) {

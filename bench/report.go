@@ -55,6 +55,7 @@ type Conditions struct {
 	Encoding    string        `json:"encoding"`
 	Tags        string        `json:"tags"`
 	Keys        bool          `json:"keys"`
+	Key         string        `json:"key,omitempty"` // the same for all messages
 	Threads     int           `json:"threads"`
 	Warmup      float64       `json:"warmupSeconds"`
 }
@@ -105,7 +106,7 @@ func latencyOf(h *hdr.Histogram) *Latency {
 func conditionsOf(o *SendOptions) Conditions {
 	c := Conditions{
 		Machine: sysio.Fingerprint(""), Time: time.Now().Round(time.Second), Mode: "closed loop", Topic: o.Topic, BodyBytes: o.Size, Batch: o.Batch,
-		Connections: o.Connections, Inflight: o.Inflight, Encoding: o.Encoding.String(), Tags: o.Tags, Keys: o.Keys, Threads: o.Threads, Warmup: o.Warmup.Seconds(),
+		Connections: o.Connections, Inflight: o.Inflight, Encoding: o.Encoding.String(), Tags: o.Tags, Keys: o.Keys, Key: o.Key, Threads: o.Threads, Warmup: o.Warmup.Seconds(),
 	}
 	if o.Rate > 0 {
 		c.Mode, c.TargetRate, c.Inflight = "open loop", o.Rate, o.MaxInflight

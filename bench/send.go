@@ -33,7 +33,8 @@ type SendOptions struct {
 	Size        int     // body bytes of a message
 	Batch       int     // messages in a request
 	Tags        string
-	Keys        bool // each message carries a key of its own, too
+	Keys        bool   // each message carries a key of its own, too; or
+	Key         string // every message carries this one in KEYS; "" = none
 	Encoding    wire.Encoding
 	Threads     int // of the generator; 0 = half the cores, at most one a connection
 
@@ -87,6 +88,10 @@ func (o *SendOptions) check() error {
 		return fmt.Errorf("--batch %d of --size %d: together more than %d bytes", o.Batch, o.Size, bodyBytesMax)
 	case strings.ContainsAny(o.Tags, "\x01\x02"):
 		return fmt.Errorf("--tags: the bytes 1 and 2 separate properties")
+	case len(o.Key) > keyBytesMax || strings.ContainsAny(o.Key, "\x01\x02 "):
+		return fmt.Errorf("--key: expected one key of at most %d bytes; space and the bytes 1 and 2 separate keys and properties", keyBytesMax)
+	case o.Keys && o.Key != "":
+		return fmt.Errorf("--keys and --key: a message gets a key of its own or the same as all, not both")
 	case o.Addr == "" && o.Namesrv == "":
 		return fmt.Errorf("--addr or --namesrv: one of them is needed")
 	case o.Group == "":
@@ -102,7 +107,7 @@ func (o *SendOptions) check() error {
 func (o *SendOptions) frameSpec(t *target) frameSpec {
 	return frameSpec{
 		encoding: o.Encoding, group: o.Group, topic: o.Topic, brokerName: t.brokerName, queues: t.queues,
-		bodyBytes: o.Size, batch: o.Batch, tags: o.Tags, keys: o.Keys,
+		bodyBytes: o.Size, batch: o.Batch, tags: o.Tags, keys: o.Keys, key: o.Key,
 	}
 }
 

@@ -1,9 +1,10 @@
 // Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`,
-// `make bench-longpoll`, `make bench-idle`.
+// `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
 //	compare delay      how late delayed messages come, with and without other load
+//	compare hotkey     sends whose messages all have one key beside sends with unique ones, and queries for that key
 //	compare longpoll   how fast a message reaches a held pull of peregrine
 //	compare idle       start, CPU and memory of a peregrine that has nothing to do
 //
@@ -56,8 +57,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle", "delay"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle|delay [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle|delay|hotkey [--help]")
 		return 2
 	}
 	var o options
@@ -110,8 +111,13 @@ func run(ctx context.Context, args []string) int {
 	if args[0] == "longpoll" {
 		return bench.Main([]string{"longpoll", "--addr", ours.Addr()}, os.Stdout, os.Stderr)
 	}
-	if args[0] == "delay" {
-		good, err := measureDelays(ctx, ours.Addr())
+	if args[0] == "delay" || args[0] == "hotkey" {
+		good, err := false, error(nil)
+		if args[0] == "delay" {
+			good, err = measureDelays(ctx, ours.Addr())
+		} else {
+			good, err = measureHotKey(ctx, o, ours.Addr())
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
