@@ -12,6 +12,24 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of metrics in OPERATIONS.md")
 
+// Case R03: a disk that does not tell its use has no series, in particular none below 0.
+func TestUnknownDiskUseHasNoSeries(t *testing.T) {
+	for percent, want := range map[int]string{-1: "", 0: "\nperegrine_disk_used_percent 0\n", 91: "\nperegrine_disk_used_percent 91\n"} {
+		registry := perf.NewRegistry()
+		s := &service{}
+		snap := &snapshot{service: s}
+		snap.stats.Retention.UsedPercent = percent
+		s.registerRetention(registry, snap)
+		var page bytes.Buffer
+		if _, err := registry.WriteTo(&page); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" && !strings.Contains(page.String(), want) || want == "" && strings.Contains(page.String(), "\nperegrine_disk_used_percent") {
+			t.Errorf("%d: %s", percent, page.String())
+		}
+	}
+}
+
 // OPERATIONS.md has the table of metrics that the binary really shows.
 func TestOperationsListsEveryMetric(t *testing.T) {
 	const begin, end = "<!-- metrics: written by go test . -run TestOperationsListsEveryMetric -update -->\n", "<!-- end of metrics -->\n"

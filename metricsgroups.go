@@ -35,8 +35,10 @@ func (s *service) registerRetention(r *perf.Registry, snap *snapshot) {
 		}
 		return 0
 	})
-	r.Gauge("peregrine_disk_used_percent", "used share of the fuller one of the store's partitions, rounded up; -1 when it does not tell", func() float64 {
-		return float64(snap.get().Retention.UsedPercent)
+	r.Series("peregrine_disk_used_percent", "used share of the fuller one of the store's partitions, rounded up; left out when it does not tell", false, func(add func(string, float64)) {
+		if percent := snap.get().Retention.UsedPercent; percent >= 0 {
+			add("", float64(percent))
+		}
 	})
 	r.Gauge("peregrine_retention_pending_bytes", "deleted from the log, not given back to the disk: somebody may still read it", func() float64 {
 		return float64(snap.get().Retention.PendingBytes)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ type testBroker struct {
 	addr  string
 	fatal atomic.Pointer[error]
 	ended bool
+	lines testLines // what it logged
 }
 
 // startBroker starts a broker in dir on fsys with the given broker.conf settings.
@@ -53,12 +55,13 @@ func startBroker(t *testing.T, fsys sysio.FS, dir string, settings ...string) *t
 		t.Fatal(err)
 	}
 	cfg.Resolve(config.ThisMachine())
-	logger := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	b := &testBroker{t: t}
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(testLog{t}, &b.lines), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := store.Open(store.Options{FS: fsys, Config: cfg, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &testBroker{t: t, store: st}
+	b.store = st
 	b.Broker, err = New(Options{Config: cfg, FS: fsys, Store: st, Addr: "127.0.0.1:10911", StoreHost: netip.MustParseAddrPort("127.0.0.1:10911"),
 		Logger: logger, Fatal: func(err error) { b.fatal.CompareAndSwap(nil, &err) }})
 	if err != nil {
@@ -96,6 +99,24 @@ type testLog struct{ t *testing.T }
 func (l testLog) Write(line []byte) (int, error) {
 	l.t.Logf("%s", strings.TrimRight(string(line), "\n"))
 	return len(line), nil
+}
+
+// testLines keeps a broker's warnings.
+type testLines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *testLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *testLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // client is a raw connection for one goroutine.

@@ -42,7 +42,7 @@ func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) 
 		return topics.SendForbiddenRefusal(topic.Name())
 	}
 	if !b.writable && topic.Config().Order {
-		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden")
+		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden: brokerPermission is "+itoa(int32(b.cfg.BrokerPermission))+", the topic is ordered")
 	}
 	return nil
 }

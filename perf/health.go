@@ -13,8 +13,21 @@ type Readiness struct {
 	// Code is the reason for machines, a word that does not change: "starting", "disk_full".
 	Code   string `json:"code,omitempty"`
 	Reason string `json:"reason,omitempty"` // one short sentence when not ready: "recovering the CommitLog", "a sync failed: …"
-	// Percent says how far a start or a recovery has come, 0 to 100; negative = unknown or not applicable.
-	Percent int `json:"percent"`
+	// Percent says how far a start or a recovery has come, 0 to 100; negative = unknown or not applicable, the answer leaves it out.
+	Percent int `json:"-"`
+}
+
+// MarshalJSON writes "percent" only when there is one.
+func (r Readiness) MarshalJSON() ([]byte, error) {
+	type plain Readiness
+	doc := struct {
+		plain
+		Percent *int `json:"percent,omitempty"`
+	}{plain: plain(r)}
+	if r.Percent >= 0 {
+		doc.Percent = &r.Percent
+	}
+	return json.Marshal(doc)
 }
 
 // livez answers 200 as long as the process is worth keeping: only a state that nothing but a restart repairs is an error.

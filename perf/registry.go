@@ -67,14 +67,20 @@ func (r *Registry) Counter(name, help string, read func() uint64) {
 
 // Series registers a metric whose series come and go: read calls add with the labels (`group="a"`, without braces, values
 // quoted; no two alike) and the value of each series that there is. total says that the values only grow. Rules as for Gauge;
-// name has no labels.
+// name has no labels. A series that is there only sometimes has the labels "".
 func (r *Registry) Series(name, help string, total bool, read func(add func(labels string, value float64))) {
 	kind := kindGauge
 	if total {
 		kind = kindCounter
 	}
 	r.add(name, help, kind, func(w io.Writer, full string) {
-		read(func(labels string, value float64) { metrics.WriteGaugeFloat64(w, full+"{"+labels+"}", value) })
+		read(func(labels string, value float64) {
+			name := full
+			if labels != "" {
+				name += "{" + labels + "}"
+			}
+			metrics.WriteGaugeFloat64(w, name, value)
+		})
 	})
 }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -91,11 +90,11 @@ func (a *allocator) work() {
 	a.l.setCause(&a.l.noSpace, err)
 	if err != nil {
 		if was == nil {
-			a.l.logger.Warn("no space ahead in the commitlog", "error", err)
+			a.l.logger.Warn("nothing can be prepared ahead in the commitlog", "error", err)
 		}
 		a.announce()
 	} else if was != nil {
-		a.l.logger.Info("space ahead in the commitlog again")
+		a.l.logger.Info("the commitlog is prepared ahead again")
 	}
 	a.syncDir()
 }
@@ -113,7 +112,7 @@ func (a *allocator) prime() {
 	}
 	a.l.setCause(&a.l.noSpace, err)
 	if err != nil {
-		a.l.logger.Warn("no space ahead in the commitlog", "error", err)
+		a.l.logger.Warn("nothing can be prepared ahead in the commitlog", "error", err)
 	}
 	a.syncDir()
 }
@@ -265,13 +264,9 @@ func (a *allocator) allows(n int64, percent int) error {
 
 func (a *allocator) failed(f *mappedFile, err error) error {
 	if sysio.IsNoSpace(err) {
-		pct := 0
-		if u, uerr := a.l.fsys.DiskUsage(a.l.set.logDir); uerr == nil {
-			pct = u.UsedPercent()
-		}
-		return &DiskFullError{Path: f.path, UsedPct: pct, Threshold: a.l.set.warnPct, Cause: err}
+		return noSpace(a.l.fsys, f.path, a.l.set.warnPct, err)
 	}
-	return fmt.Errorf("%w: make %s: %w", ErrWriteFailed, filepath.Base(f.path), err)
+	return fmt.Errorf("%w: make %s: %w", ErrWriteFailed, f.path, err)
 }
 
 // syncDir makes the names of new files durable before the first sync needs them: Sync does it itself when we are late.

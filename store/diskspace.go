@@ -1,5 +1,11 @@
 package store
 
+import (
+	"path/filepath"
+
+	"peregrine/internal/sysio"
+)
+
 // diskUse is what a look at the partitions gave.
 type diskUse struct {
 	path  string // of the fuller partition
@@ -65,6 +71,15 @@ func (s *Store) checkDisk() {
 		s.diskFull = false
 		s.log.setCause(&s.log.full, nil)
 	}
+}
+
+// noSpace is the refusal after a write to path for which the system had no space, with what its partition tells.
+func noSpace(fsys sysio.FS, path string, threshold int, cause error) *DiskFullError {
+	full := &DiskFullError{Path: path, Threshold: threshold, Cause: cause}
+	if u, err := fsys.DiskUsage(filepath.Dir(path)); err == nil {
+		full.UsedPct = u.UsedPercent()
+	}
+	return full
 }
 
 // doomedFiles is how many files may go next: the mappings of these end early, so that deleting them frees space at once.

@@ -45,8 +45,7 @@ func (s *Store) prove() {
 	if err := probe(s.fsys, s.set.logDir); err != nil {
 		err = fmt.Errorf("a probe in %s could not be written: %w", s.set.logDir, err)
 		if sysio.IsNoSpace(err) {
-			use, _ := s.measureDisk(0)
-			err = &DiskFullError{Path: s.set.logDir, UsedPct: use.pct, Threshold: s.set.warnPct, Cause: err}
+			err = noSpace(s.fsys, s.set.logDir, s.set.warnPct, err)
 		}
 		s.log.unproven.CompareAndSwap(p, &err)
 		return
