@@ -11,26 +11,32 @@ type Event struct {
 	Scenario string `json:"s"`
 	E        string `json:"e"`
 
-	How       string            `json:"how"`    // sent: sync, async, oneway, batch
-	By        string            `json:"by"`     // name of the consumer
-	Topic     string            `json:"topic"`  // sent, got
-	ID        string            `json:"id"`     // UNIQ_KEY; absent where a client has none
-	OffsetID  string            `json:"mid"`    // offset message id
-	Queue     *int              `json:"q"`      // sent, got, pulled, search
-	Offset    *int64            `json:"o"`      // queue offset; batch: of its first element
-	Status    string            `json:"status"` // sent: send status; pulled: pull status
-	SizeBytes int               `json:"n"`      // of the body before compression
-	SHA256    string            `json:"sha"`    // of that body
-	Tag       string            `json:"tags"`   // sent, got
-	Keys      string            `json:"keys"`   // sent, got
-	Flag      int               `json:"flag"`   // sent, got
-	Props     map[string]string `json:"props"`  // sent, got: what the application put there
-	Born      string            `json:"born"`   // got: HOST:PORT that the broker saw
-	StoredMs  int64             `json:"st"`     // got: store timestamp, epoch ms
-	SysFlag   int               `json:"sys"`    // got
-	Stored    int               `json:"size"`   // got: bytes of the stored record; batch: elements
+	How       string            `json:"how"`     // sent: sync, async, oneway, batch
+	By        string            `json:"by"`      // name of the consumer
+	Topic     string            `json:"topic"`   // sent, got
+	ID        string            `json:"id"`      // UNIQ_KEY; absent where a client has none
+	OffsetID  string            `json:"mid"`     // offset message id
+	Queue     *int              `json:"q"`       // sent, got, pulled, search
+	Offset    *int64            `json:"o"`       // queue offset; batch: of its first element
+	Status    string            `json:"status"`  // sent: send status; pulled: pull status
+	SizeBytes int               `json:"n"`       // of the body before compression
+	SHA256    string            `json:"sha"`     // of that body
+	Tag       string            `json:"tags"`    // sent, got
+	Keys      string            `json:"keys"`    // sent, got
+	Flag      int               `json:"flag"`    // sent, got
+	Props     map[string]string `json:"props"`   // sent, got: what the application put there
+	Born      string            `json:"born"`    // got: HOST:PORT that the broker saw
+	StoredMs  int64             `json:"st"`      // got: store timestamp, epoch ms
+	SysFlag   int               `json:"sys"`     // got
+	Stored    int               `json:"size"`    // got: bytes of the stored record; batch: elements
+	Again     int               `json:"again"`   // got: which retry this is
+	BornMs    int64             `json:"bt"`      // got: when it was sent, epoch ms
+	AtMs      int64             `json:"at"`      // got, finished: the client's clock, epoch ms
+	Origin    string            `json:"origin"`  // got: ORIGIN_MESSAGE_ID
+	RetryOf   string            `json:"retryOf"` // got: RETRY_TOPIC
 
 	Name      string   `json:"name"`      // value, phase
+	Group     string   `json:"group"`     // phase: whose offsets are to be reset
 	Value     int64    `json:"value"`     // value
 	When      string   `json:"when"`      // assigned
 	Ms        int64    `json:"ms"`        // assigned (-1: it never happened), done
@@ -43,7 +49,7 @@ type Event struct {
 	Next      int64    `json:"next"`      // pulled
 	Min       int64    `json:"min"`       // pulled
 	Max       int64    `json:"max"`       // pulled
-	TimeMs    int64    `json:"t"`         // search: epoch ms asked for
+	TimeMs    int64    `json:"t"`         // search, phase of a reset: epoch ms asked for
 	IDs       int      `json:"ids"`       // batch: ids in the answer
 	OffsetIDs int      `json:"offsetIds"` // batch: offset ids in the answer
 	Error     string   `json:"error"`     // failed, retry, client-error
@@ -58,6 +64,8 @@ type Transcript struct {
 	noise  []string // lines that are no events: an old client may print to standard output
 	ready  chan struct{}
 	once   sync.Once
+	// reset is called, if it is set, when a client asks its administrator for a reset of offsets (a phase with a group).
+	reset func(Event)
 }
 
 func newTranscript() *Transcript { return &Transcript{ready: make(chan struct{})} }
@@ -77,6 +85,16 @@ func (t *Transcript) take(line []byte) {
 	if event.E == "ready" {
 		t.once.Do(func() { close(t.ready) })
 	}
+	if event.E == "phase" && event.Group != "" && t.reset != nil {
+		t.reset(event)
+	}
+}
+
+// add appends events that the harness saw itself.
+func (t *Transcript) add(events ...Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.events = append(t.events, events...)
 }
 
 // Ready is closed at the first event "ready": a scenario waits for a broker restart.

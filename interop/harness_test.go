@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,6 +62,12 @@ func TestMain(m *testing.M) {
 	bed = &testbed{tools: &Toolchain{Root: root, Download: required}, dir: dir, required: required,
 		apache: os.Getenv("INTEROP_TARGET") == "apache"}
 	code := m.Run()
+	if os.Getenv("INTEROP_MATRIX") == "write" {
+		if err := writeMatrix(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	if bed.shared != nil {
 		_ = bed.shared.Stop(syscall.SIGKILL)
 	}
@@ -164,7 +171,11 @@ type client struct {
 }
 
 func javaClient(version, classPath string, options ...string) client {
-	return client{"java-" + version, func(dir string, arguments ...string) (string, []string) {
+	name := "java-" + version
+	if slices.Contains(options, "-Drocketmq.serialize.type=ROCKETMQ") {
+		name += " binary"
+	}
+	return client{name, func(dir string, arguments ...string) (string, []string) {
 		line := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir, "-Dfile.encoding=UTF-8"}
 		line = append(append(line, options...), "-cp", classPath, "peregrine.interop.Main")
 		return "java", append(line, arguments...)
@@ -195,6 +206,13 @@ func (c client) start(t *testing.T, broker Broker, run string, arguments ...stri
 	t.Helper()
 	dir := t.TempDir()
 	r := &running{Transcript: newTranscript(), t: t, name: c.name, dir: dir}
+	r.reset = func(asked Event) {
+		found, err := resetOffsets(broker.Addr(), asked)
+		if err != nil {
+			t.Error(err)
+		}
+		r.add(found...)
+	}
 	program, line := c.command(dir, append([]string{"namesrv=" + broker.NameServer(), "broker=" + broker.Addr(), "run=" + run}, arguments...)...)
 	var err error
 	r.process, err = StartProcess(c.name, filepath.Join(dir, "client.log"), command(dir, program, line...), r.take)
@@ -246,13 +264,23 @@ func complain(t *testing.T, found problems) {
 	}
 }
 
+// judge makes failures of what is wrong with a scenario and notes the outcome.
+func judge(t *testing.T, client, scenario string, events []Event) {
+	t.Helper()
+	complain(t, verdict(scenario, events, expectation()))
+	record(scenario, client, !t.Failed())
+}
+
 // runScenarios runs all scenarios in one client process and judges each as a sub-test.
 func runScenarios(t *testing.T, c client, broker Broker, options []string, scenarios ...string) {
 	t.Helper()
+	if chosen := os.Getenv("INTEROP_SCENARIOS"); chosen != "" {
+		scenarios = slices.DeleteFunc(slices.Clone(scenarios), func(name string) bool { return !slices.Contains(strings.Split(chosen, ","), name) })
+	}
 	r := c.start(t, broker, newRun(), append(options, scenarios...)...)
 	r.finish()
 	for _, scenario := range scenarios {
-		t.Run(scenario, func(t *testing.T) { complain(t, verdict(scenario, r.Of(scenario), expectation())) })
+		t.Run(scenario, func(t *testing.T) { judge(t, c.name, scenario, r.Of(scenario)) })
 	}
 	r.explain()
 }

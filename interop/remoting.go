@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -13,8 +14,10 @@ import (
 // What the harness asks by itself, by RocketMQ's numbers (RequestCode, 5.5.0).
 const (
 	requestUpdateAndCreateTopic = 17
+	requestGetMinOffset         = 31
 	requestRouteInfoByTopic     = 105
 	requestBrokerClusterInfo    = 106
+	requestResetOffsets         = 222
 )
 
 const (
@@ -114,4 +117,25 @@ func createTopic(broker, topic string, queues int) error {
 		return fmt.Errorf("creating topic %s: code %d, %s", topic, a.Code, a.Remark)
 	}
 	return nil
+}
+
+// queueOffset is one entry of an offset table, whose keys are objects (the original's JSON) or text.
+var queueOffset = regexp.MustCompile(`queueId\\?":(\d+)[^}]*\}"?:(\d+)`)
+
+// resetOffsets sends a group back in time the way that mqadmin does and returns what the broker answered, as searches by time.
+func resetOffsets(broker string, asked Event) (found []Event, err error) {
+	a, err := call(broker, requestResetOffsets, map[string]string{"topic": asked.Topic, "group": asked.Group,
+		"timestamp": strconv.FormatInt(asked.TimeMs, 10), "isForce": "true"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if a.Code != 0 {
+		return nil, fmt.Errorf("resetting offsets of group %s: code %d, %s", asked.Group, a.Code, a.Remark)
+	}
+	for _, entry := range queueOffset.FindAllSubmatch(a.Body, -1) {
+		queue, _ := strconv.Atoi(string(entry[1]))
+		offset, _ := strconv.ParseInt(string(entry[2]), 10, 64)
+		found = append(found, Event{Scenario: asked.Scenario, E: "search", Queue: &queue, Offset: &offset, TimeMs: asked.TimeMs})
+	}
+	return found, nil
 }

@@ -56,8 +56,10 @@ func restart(t *testing.T, c client, signal syscall.Signal, broker Broker) {
 	}
 	if signal == syscall.SIGKILL {
 		// What was committed in the last seconds before a kill may be repeated; what is on disk may not. So wait for that.
-		if err := awaitPersisted(broker.StoreDir(), "consumed-"+run+"@G-consumed-"+run, 50); err != nil {
-			t.Fatal(err)
+		for _, group := range []string{"consumed-" + run + "@G-consumed-" + run, "survive-t-" + run + "@G-survive-g-" + run} {
+			if err := awaitPersisted(broker.StoreDir(), group, 50); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := broker.Stop(signal); err != nil {
@@ -76,6 +78,7 @@ func restart(t *testing.T, c client, signal syscall.Signal, broker Broker) {
 	survive.finish()
 	complain(t, afterRestart(before.Of("before"), after.Of("after")))
 	complain(t, survived(survive.Of("survive"), false))
+	record("restart", c.name, !t.Failed())
 	for _, r := range []*running{before, survive, after} {
 		r.explain()
 	}

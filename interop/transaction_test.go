@@ -32,6 +32,7 @@ func TestTransactions(t *testing.T) {
 				r.finish()
 				complain(t, ended(r.Of("transaction")))
 				complain(t, transacted(r.Of("transaction"), count, "commit", "check"))
+				record("transaction", c.name, !t.Failed())
 				r.explain()
 			})
 		}

@@ -17,6 +17,8 @@ const (
 	// A change that the broker announces (code 40) must not wait for the clients' own rebalance, which comes every 20 s.
 	announcedMs = 5_000
 	anyMs       = 25_000
+	// Queues of orderly consumers: both sides first have to let go of and lock them, in rounds of 20 s.
+	lockedMs = 60_000
 	// A held pull on a machine that runs other things as well. The exact figure is measured elsewhere.
 	heldPullMs = 1_000
 )
@@ -73,6 +75,22 @@ func verdict(scenario string, events []Event, expect Expectation) (found problem
 		found.all(once(tagged(sent, "second"), by("B")))
 		found.all(sameContent(sent, by("C")))
 		found.all(offsetsFrom(by("C"), 5, 20))
+	case "delay":
+		found.all(delayed(sent, got))
+	case "retry":
+		found.all(retried(sent, got))
+	case "dead-letter":
+		found.all(deadLettered(sent, by("A"), by("D")))
+	case "request-reply":
+		found.all(replied(events))
+	case "orderly":
+		found.all(orderly(events))
+	case "seek":
+		found.all(sought(events, sent, got))
+	case "reset":
+		found.all(resetOnline(events))
+	case "where":
+		found.all(newGroups(sent, got))
 	default:
 		found.addf("no verdict for scenario %s", scenario)
 	}

@@ -19,7 +19,8 @@ func scenarios() map[string]func(*session) error {
 	return map[string]func(*session) error{
 		"send": send, "bodies": bodies, "compressed": compressed, "push-one": pushOne, "push-two": pushTwo, "broadcast": broadcast,
 		"tags": tags, "consumer-restart": consumerRestart, "pull": pull, "exchange": exchange, "survive": survive, "before": before,
-		"after": after, "topics": topics, "transaction": transaction,
+		"after": after, "topics": topics, "transaction": transaction, "delay": delay, "retry": retry, "dead-letter": deadLetter, "orderly": orderly,
+		"request-reply": requestReply, "where": where, "trimmed": trimmed, "reset": reset,
 	}
 }
 

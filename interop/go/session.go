@@ -34,18 +34,21 @@ type session struct {
 	options map[string]string
 	gate    <-chan struct{}
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each arrival
-	unique  map[string]bool
-	shares  map[string][]int // consumer name -> queues that its last rebalance gave it
-	members int              // of the group, as the last rebalance saw it
-	closers []func()
-	clients int
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at each arrival
+	unique     map[string]bool
+	tagged     map[string]int // arrivals by tag, repeats counted as well
+	deliveries int
+	shares     map[string][]int // consumer name -> queues that its last rebalance gave it
+	members    int              // of the group, as the last rebalance saw it
+	waitFor    int              // nobody takes a queue before the group has so many members
+	closers    []func()
+	clients    int
 }
 
 func newSession(scenario string, options map[string]string, gate <-chan struct{}, out *lineWriter) *session {
 	return &session{report: report{scenario}, out: out, options: options, gate: gate, changed: make(chan struct{}),
-		unique: map[string]bool{}, shares: map[string][]int{}}
+		unique: map[string]bool{}, tagged: map[string]int{}, shares: map[string][]int{}}
 }
 
 func (s *session) run() string                { return s.options["run"] }
@@ -88,12 +91,28 @@ func (s *session) producer(more ...producer.Option) (rocketmq.Producer, error) {
 	return p, nil
 }
 
-// consumer starts a push consumer. The strategy is the client's own, wrapped only to see what it decided.
+// listenFunc is what an application does with messages.
+type listenFunc = func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error)
+
+// consumer starts a push consumer that takes everything.
 func (s *session) consumer(name, group, topic, expression string, more ...consumer.Option) (rocketmq.PushConsumer, error) {
+	return s.pushConsumer(name, group, topic, expression, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		for _, message := range messages {
+			s.got(name, message)
+		}
+		return consumer.ConsumeSuccess, nil
+	}, more...)
+}
+
+// pushConsumer starts a push consumer. The strategy is the client's own, wrapped only to see what it decided.
+func (s *session) pushConsumer(name, group, topic, expression string, listen listenFunc, more ...consumer.Option) (rocketmq.PushConsumer, error) {
 	watch := func(group, self string, all []*primitive.MessageQueue, members []string) []*primitive.MessageQueue {
-		share := consumer.AllocateByAveragely(group, self, all, members)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if len(members) < s.waitFor {
+			return nil
+		}
+		share := consumer.AllocateByAveragely(group, self, all, members)
 		if len(all) > 0 && all[0].Topic == topic {
 			ids := []int{}
 			for _, queue := range share {
@@ -115,14 +134,7 @@ func (s *session) consumer(name, group, topic, expression string, more ...consum
 	if err != nil {
 		return nil, err
 	}
-	err = c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: expression},
-		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-			for _, message := range messages {
-				s.got(name, message)
-			}
-			return consumer.ConsumeSuccess, nil
-		})
-	if err != nil {
+	if err := c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: expression}, listen); err != nil {
 		return nil, err
 	}
 	if err := c.Start(); err != nil {
@@ -204,8 +216,11 @@ func sentFields(how string, m *primitive.Message) fields {
 func (s *session) got(by string, m *primitive.MessageExt) {
 	s.event("got", fields{"by": by, "topic": m.Topic, "id": m.MsgId, "mid": m.OffsetMsgId, "q": m.Queue.QueueId, "o": m.QueueOffset,
 		"n": len(m.Body), "sha": digest(m.Body), "tags": m.GetTags(), "keys": m.GetKeys(), "flag": m.Flag, "props": userProperties(&m.Message),
-		"born": m.BornHost, "st": m.StoreTimestamp, "sys": m.SysFlag, "size": m.StoreSize, "again": m.ReconsumeTimes})
+		"born": m.BornHost, "st": m.StoreTimestamp, "sys": m.SysFlag, "size": m.StoreSize, "again": m.ReconsumeTimes,
+		"bt": m.BornTimestamp, "at": time.Now().UnixMilli(), "origin": m.GetProperty("ORIGIN_MESSAGE_ID"), "retryOf": m.GetProperty("RETRY_TOPIC")})
 	s.mu.Lock()
+	s.deliveries++
+	s.tagged[m.GetTags()]++
 	s.unique[by+m.MsgId] = true
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -236,6 +251,33 @@ func (s *session) awaitArrivals(count int) {
 	}
 }
 
+func (s *session) waitForMembers(count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waitFor = count
+}
+
+// awaitDeliveries waits until count messages arrived, repeats counted as well.
+func (s *session) awaitDeliveries(count int) {
+	s.await("deliveries", count, func() int { return s.deliveries })
+}
+
+// awaitTagged is the same for the messages of one tag.
+func (s *session) awaitTagged(tag string, count int) {
+	s.await(tag, count, func() int { return s.tagged[tag] })
+}
+
+func (s *session) await(what string, count int, have func() int) {
+	locked := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return have()
+	}
+	if until(patience, func() bool { return locked() >= count }) < 0 {
+		s.event("missing", fields{"by": what, "expected": count, "arrived": locked()})
+	}
+}
+
 func (s *session) calm() { time.Sleep(calmTime) }
 
 // until polls a condition of the client that nothing announces; it returns the milliseconds it took, or -1.
@@ -260,6 +302,18 @@ func (s *session) assigned(when string, ms int64, names ...string) {
 	for _, name := range names {
 		s.event("assigned", fields{"by": name, "when": when, "ms": ms, "queues": s.share(name)})
 	}
+}
+
+// chosenQueue sends into the queue whose number the message names.
+type chosenQueue struct{}
+
+func (chosenQueue) Select(m *primitive.Message, queues []*primitive.MessageQueue, _ string) *primitive.MessageQueue {
+	for _, queue := range queues {
+		if queue.QueueId == m.Queue.QueueId {
+			return queue
+		}
+	}
+	return nil
 }
 
 func (s *session) sendMany(p rocketmq.Producer, topic, tag string, from, to int) error {

@@ -41,6 +41,15 @@ public final class Main {
         all.put("transaction", TransactionScenarios::transaction);
         all.put("undecided", TransactionScenarios::undecided);
         all.put("decided", TransactionScenarios::decided);
+        all.put("delay", DeliveryScenarios::delay);
+        all.put("retry", DeliveryScenarios::retry);
+        all.put("dead-letter", DeliveryScenarios::deadLetter);
+        all.put("orderly", OrderlyScenarios::orderly);
+        all.put("request-reply", ReplyScenarios::requestReply);
+        all.put("seek", OffsetScenarios::seek);
+        all.put("reset", OffsetScenarios::reset);
+        all.put("where", OffsetScenarios::where);
+        all.put("trimmed", OffsetScenarios::trimmed);
         all.put("survive", RestartScenarios::survive);
         all.put("before", RestartScenarios::before);
         all.put("after", RestartScenarios::after);

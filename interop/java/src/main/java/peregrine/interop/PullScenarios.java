@@ -181,7 +181,7 @@ final class PullScenarios {
         }
     }
 
-    private static DefaultLitePullConsumer liteConsumer(Session session, String group, String name) {
+    static DefaultLitePullConsumer liteConsumer(Session session, String group, String name) {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
         consumer.setNamesrvAddr(session.namesrv);
         consumer.setMqClientApiTimeout(Session.SEND_TIMEOUT_MS);

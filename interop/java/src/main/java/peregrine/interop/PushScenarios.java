@@ -179,7 +179,7 @@ final class PushScenarios {
         }
     }
 
-    private static int differentIds(Session session) {
+    static int differentIds(Session session) {
         TreeSet<String> ids = new TreeSet<>();
         synchronized (session.arrived) {
             session.arrived.forEach(message -> ids.add(message.getMsgId()));
@@ -197,7 +197,7 @@ final class PushScenarios {
         return ids;
     }
 
-    private static void assigned(Session session, String when, long ms, String topic, DefaultMQPushConsumer... consumers) {
+    static void assigned(Session session, String when, long ms, String topic, DefaultMQPushConsumer... consumers) {
         for (DefaultMQPushConsumer consumer : consumers) {
             String name = consumer.getInstanceName().substring(0, 1);
             session.report.event("assigned", "by", name, "when", when, "ms", ms, "queues", queues(consumer, topic));

@@ -10,6 +10,7 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.IntSupplier;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -155,7 +156,8 @@ final class Session {
             "o", message.getQueueOffset(), "n", message.getBody().length, "sha", Report.sha256(message.getBody()),
             "tags", message.getTags(), "keys", message.getKeys(), "flag", message.getFlag(), "props", userProperties(message),
             "born", message.getBornHostString() + ":" + port(message), "st", message.getStoreTimestamp(), "sys", message.getSysFlag(),
-            "size", message.getStoreSize(), "again", message.getReconsumeTimes());
+            "size", message.getStoreSize(), "again", message.getReconsumeTimes(), "bt", message.getBornTimestamp(),
+            "at", System.currentTimeMillis(), "origin", message.getProperty("ORIGIN_MESSAGE_ID"), "retryOf", message.getProperty("RETRY_TOPIC"));
         synchronized (arrived) {
             arrived.add(message);
             uniqueIds.merge(by + message.getMsgId(), 1, Integer::sum);
@@ -193,6 +195,29 @@ final class Session {
             }
         }
         return true;
+    }
+
+    /** Waits until count messages arrived, repeats counted as well. */
+    boolean awaitDeliveries(int count) throws Exception {
+        return await("deliveries", count, () -> arrived.size());
+    }
+
+    /** The same for the messages of one tag. */
+    boolean awaitTagged(String tag, int count) throws Exception {
+        return await(tag, count, () -> (int) arrived.stream().filter(message -> tag.equals(message.getTags())).count());
+    }
+
+    private boolean await(String what, int count, IntSupplier have) throws Exception {
+        IntSupplier locked = () -> {
+            synchronized (arrived) {
+                return have.getAsInt();
+            }
+        };
+        if (until(PATIENCE_MS, () -> locked.getAsInt() >= count) >= 0) {
+            return true;
+        }
+        report.event("missing", "by", what, "expected", count, "arrived", locked.getAsInt());
+        return false;
     }
 
     int arrivals() {

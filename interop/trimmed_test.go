@@ -1,0 +1,149 @@
+package interop
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// trimMax covers the minute that the original waits before its first look at old files.
+const trimMax = 3 * time.Minute
+
+// New groups on a topic whose oldest messages retention has deleted (case C01): now the client's own choice of where to begin counts.
+func TestNewGroupsOnATrimmedTopic(t *testing.T) {
+	t.Parallel()
+	const suite = "trimmed"
+	old := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("4.9.4") })
+	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
+	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	rows := matrix()
+	first, last := rows[0], rows[len(rows)-1]
+	for _, test := range []struct {
+		client client
+		settings
+	}{{javaClient("5.5.0", current), last}, {javaClient("4.9.4", old), first}, {goClient(binary), last}} {
+		t.Run(test.client.name+"/"+test.settings.name, func(t *testing.T) {
+			t.Parallel()
+			values := map[string]string{"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "262144", "fileReservedTime": "1",
+				"cleanResourceInterval": "1000", "deletePhysicFilesInterval": "10",
+				"deleteWhen": "00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23"}
+			maps.Copy(values, test.values)
+			trimmed(t, test.client, startBroker(t, settings{test.settings.name, values}, true))
+		})
+	}
+}
+
+func trimmed(t *testing.T, c client, broker Broker) {
+	r := c.start(t, broker, newRun(), "trimmed")
+	defer r.explain()
+	select {
+	case <-r.Ready():
+	case <-r.process.Ended():
+		t.Fatalf("%s ended early: %q", r.name, trimmedGroups(r.Of("trimmed")))
+	case <-time.After(clientMax):
+		t.Fatalf("%s never got ready", r.name)
+	}
+	sent := named(r.Of("trimmed"), "sent")
+	kept := sent[slices.IndexFunc(sent, func(e Event) bool { return e.Tag != "gone" })]
+	position, err := strconv.ParseInt(kept.OffsetID[len(kept.OffsetID)-16:], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Stop(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := ageLog(broker.StoreDir(), position, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for queue := range 2 {
+		if err := awaitMinOffset(broker.Addr(), kept.Topic, queue, *kept.Offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.process.Say("continue"); err != nil {
+		t.Error(err)
+	}
+	r.finish()
+	complain(t, trimmedGroups(r.Of("trimmed")))
+	record("trimmed", c.name, !t.Failed())
+}
+
+// ageLog makes the files of a stopped broker's log that end before a position older than retention allows.
+func ageLog(storeDir string, keep, fileBytes int64) error {
+	files, err := filepath.Glob(filepath.Join(storeDir, "commitlog", "*"))
+	if err != nil {
+		return err
+	}
+	aged, old := 0, time.Now().Add(-3*time.Hour)
+	for _, file := range files {
+		begin, err := strconv.ParseInt(filepath.Base(file), 10, 64)
+		if err != nil || begin+fileBytes > keep {
+			continue
+		}
+		if err := os.Chtimes(file, old, old); err != nil {
+			return err
+		}
+		aged++
+	}
+	if aged == 0 {
+		return fmt.Errorf("no file of %v ends before %d", files, keep)
+	}
+	return nil
+}
+
+// awaitMinOffset polls until a queue begins at an offset: nothing announces what retention did.
+func awaitMinOffset(broker, topic string, queue int, want int64) error {
+	fields := map[string]string{"topic": topic, "queueId": strconv.Itoa(queue)}
+	for deadline := time.Now().Add(trimMax); ; time.Sleep(100 * time.Millisecond) {
+		a, err := call(broker, requestGetMinOffset, fields, nil)
+		if err == nil && a.ExtFields["offset"] == strconv.FormatInt(want, 10) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("queue %d of %s begins at %q, want %d (%s %v)", queue, topic, a.ExtFields["offset"], want, a.Remark, err)
+		}
+	}
+}
+
+// trimmedGroups judges the scenario "trimmed": each new group begins where it asked to, and what retention deleted comes to nobody.
+func trimmedGroups(events []Event) (found problems) {
+	found.all(ended(events))
+	sent, got := named(events, "sent"), named(events, "got")
+	for name, tags := range map[string]string{"FIRST": "early late new", "TIMESTAMP": "late new", "LAST": "new"} {
+		due := where(sent, func(e Event) bool { return slices.Contains(strings.Fields(tags), e.Tag) })
+		if len(due) < 10 {
+			found.addf("%d messages for %s", len(due), name)
+		}
+		for _, problem := range once(due, where(got, func(e Event) bool { return e.By == name })) {
+			found.addf("%s: %s", name, problem)
+		}
+	}
+	return found
+}
+
+func TestATrimmedTopicHidesNothingElse(t *testing.T) {
+	var sent, got []Event
+	for i, tag := range []string{"gone", "early", "late", "new"} {
+		s, g := twoQueues("", tag, int64(5*i), int64(5*i+5))
+		sent, got = append(sent, s...), append(got, g...)
+	}
+	run := func(first, timestamp, last []Event) []Event {
+		return slices.Concat(sent, relabel("FIRST", first), relabel("TIMESTAMP", timestamp), relabel("LAST", last), []Event{{E: "done"}})
+	}
+	accepts(t, "right", trimmedGroups(run(got[10:], got[20:], got[30:])))
+	rejects(t, "undeleted", "FIRST: FIRST got", trimmedGroups(run(got, got[20:], got[30:])))
+	rejects(t, "everything to everybody", "LAST", trimmedGroups(run(got[10:], got[20:], got[10:])))
+	rejects(t, "the last one lost", "LAST: of 10 sent: 2 lost", trimmedGroups(run(got[10:], got[20:], got[32:])))
+	rejects(t, "not from that time", "TIMESTAMP", trimmedGroups(run(got[10:], got[10:], got[30:])))
+	rejects(t, "nothing", "did not end well", trimmedGroups(nil))
+}
