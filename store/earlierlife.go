@@ -31,7 +31,7 @@ func (r *recovery) ofEarlierLife(q *Queue, v *message.View) (bool, error) {
 			return named, err
 		}
 		if r.probe.view.QueueOffset == o {
-			r.diedBehind(q, v.PhyOffset)
+			r.diedBehind(q, v)
 			return true, nil
 		}
 		return false, nil
@@ -39,26 +39,28 @@ func (r *recovery) ofEarlierLife(q *Queue, v *message.View) (bool, error) {
 	return false, nil
 }
 
-// diedBehind notes that the topic was deleted after the record at phy.
-func (r *recovery) diedBehind(q *Queue, phy message.PhyOffset) {
+// diedBehind notes that the topic was deleted after the record.
+func (r *recovery) diedBehind(q *Queue, v *message.View) {
 	if r.died == nil {
-		r.died = map[string]message.PhyOffset{}
+		r.died = map[string]deletion{}
 	}
-	if r.died[q.topic] <= phy {
-		r.died[q.topic] = phy + 1
+	if r.died[q.topic].at <= v.PhyOffset {
+		r.died[q.topic] = deletion{at: v.PhyOffset + 1, time: v.StoreTimestamp}
 	}
 }
 
 // settleDeleted brings the list of deleted topics up to date, durably, before a unit is cut or an append gets a place: with topics
 // that another broker deleted, and without places that the log does not have. What is appended there must count.
 func (r *recovery) settleDeleted(end message.PhyOffset) error {
-	marks, changed := maps.Clone(r.lay.deleted), len(r.died) > 0
+	marks, changed := maps.Clone(r.lay.deleted), len(r.died) > 0 || r.lowered
 	for topic, mark := range r.died {
-		marks[topic] = max(mark, marks[topic])
+		if mark.at > marks[topic].at {
+			marks[topic] = mark
+		}
 	}
 	for topic, mark := range marks {
-		if mark > end {
-			marks[topic], changed = end, true
+		if mark.at > end {
+			marks[topic], changed = deletion{at: end, time: mark.time}, true
 		}
 	}
 	if !changed {
@@ -72,7 +74,7 @@ func (r *recovery) settleDeleted(end message.PhyOffset) error {
 		return err
 	}
 	r.s.queues.each(func(q *Queue) bool {
-		q.bornAt = marks[q.topic]
+		q.bornAt = marks[q.topic].at
 		return true
 	})
 	return nil

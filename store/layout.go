@@ -24,7 +24,7 @@ type layout struct {
 	extForeign bool       // they have another size than the configured one
 	index      []indexInfo
 	checkpoint checkpointFields
-	deleted    map[string]message.PhyOffset // topics, see deletedTopics
+	deleted    map[string]deletion // topics, see deletedTopics
 	warnings   []string
 }
 

@@ -63,7 +63,7 @@ func (r *recovery) missingUnits() {
 	}
 	for i := range r.saved.queues {
 		saved := &r.saved.queues[i]
-		if mark, deleted := r.lay.deleted[saved.topic]; deleted && mark >= r.saved.end {
+		if mark, deleted := r.lay.deleted[saved.topic]; deleted && mark.at >= r.saved.end {
 			continue // since the state file was written
 		}
 		q := r.s.queues.lookup([]byte(saved.topic), saved.id)

@@ -75,7 +75,7 @@ func (r *recovery) verify(q *Queue, v *message.View) error {
 		named, err := names(r.probe, q, u)
 		if named || err != nil {
 			if named && u.Phy > v.PhyOffset && r.probe.view.QueueOffset == v.QueueOffset {
-				r.diedBehind(q, v.PhyOffset)
+				r.diedBehind(q, v)
 			}
 			return err
 		}

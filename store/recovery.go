@@ -83,8 +83,9 @@ type recovery struct {
 	loose   looseNames
 	keys    Index // for hashes of keys
 	below   map[*Queue]belowFiles
-	died    map[string]message.PhyOffset // topics that another broker deleted, see settleDeleted
-	missing message.PhyOffset            // trustNothing and trustCache: the first record that lacks its unit
+	died    map[string]deletion // topics that another broker deleted, see settleDeleted
+	lowered bool                // deletions, see lowerDeleted
+	missing message.PhyOffset   // trustNothing and trustCache: the first record that lacks its unit
 	// durableTo is the position up to which log and queues are known to be durable.
 	durableTo message.PhyOffset
 }
@@ -147,6 +148,11 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 
 // rebuild finds the ends of queues and log.
 func (r *recovery) rebuild() error {
+	if r.trust == trustNothing {
+		if err := r.lowerDeleted(); err != nil {
+			return err
+		}
+	}
 	if err := r.loadQueues(); err != nil {
 		return err
 	}

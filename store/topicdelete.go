@@ -16,26 +16,26 @@ import (
 )
 
 // deletedName is the file of deleted topics, peregrine's own: a line each, the position that the log had at the deletion, a
-// blank, the topic. Records in front of that position belong to no queue any more. Without it they would come back: the log
+// comma, the newest store time in it, a blank, the topic. Records in front of that position belong to no queue any more. Without it they would come back: the log
 // keeps them until its files expire, and a start dispatches what lies behind the checkpoint, or all of it.
 const deletedName = "peregrine.deleted"
 
 // deletedTopics is the content of that file. A line is dropped when the log begins behind its position.
 type deletedTopics struct {
 	mu    sync.Mutex // guards marks; leaf
-	marks map[string]message.PhyOffset
+	marks map[string]deletion
 }
 
 // mark returns from where on records of the topic count, 0 if it was never deleted.
 func (d *deletedTopics) mark(topic string) message.PhyOffset {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.marks[topic]
+	return d.marks[topic].at
 }
 
 // inspectDeleted reads the file. One that cannot be understood is refused: to go on without would bring deleted messages back.
 func (lay *layout) inspectDeleted(fsys sysio.FS, set settings) error {
-	lay.deleted = map[string]message.PhyOffset{}
+	lay.deleted = map[string]deletion{}
 	path := filepath.Join(set.root, deletedName)
 	data, err := sysio.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,22 +45,27 @@ func (lay *layout) inspectDeleted(fsys sysio.FS, set settings) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
-		position, topic, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		place, topic, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		position, stored, timed := strings.Cut(place, ",")
 		n, err := strconv.ParseInt(position, 10, 64)
-		if !found || err != nil || n < 0 {
+		var ms int64
+		if err == nil && timed {
+			ms, err = strconv.ParseInt(stored, 10, 64)
+		}
+		if !found || err != nil || n < 0 || ms < 0 {
 			return refuse(path, "the line %q is no position and topic; mend it, or delete the file: then messages of deleted topics may come back", line)
 		}
-		lay.deleted[topic] = message.PhyOffset(n)
+		lay.deleted[topic] = deletion{at: message.PhyOffset(n), time: message.Millis(ms)}
 	}
 	return nil
 }
 
 // saveDeleted writes the file with one more topic, durably.
-func (s *Store) saveDeleted(topic string, mark message.PhyOffset) error {
+func (s *Store) saveDeleted(topic string, mark deletion) error {
 	s.deleted.mu.Lock()
 	marks := maps.Clone(s.deleted.marks)
 	s.deleted.mu.Unlock()
-	maps.DeleteFunc(marks, func(_ string, old message.PhyOffset) bool { return old <= s.MinPhy() })
+	maps.DeleteFunc(marks, func(_ string, old deletion) bool { return old.at <= s.MinPhy() })
 	marks[topic] = mark
 	if len(marks) > deletedTopicsMax {
 		return fmt.Errorf("%w: %d topics were deleted whose messages are in the log still", ErrTooManyDeleted, deletedTopicsMax)
@@ -69,10 +74,10 @@ func (s *Store) saveDeleted(topic string, mark message.PhyOffset) error {
 }
 
 // writeDeleted replaces the list, durably.
-func (s *Store) writeDeleted(marks map[string]message.PhyOffset) error {
+func (s *Store) writeDeleted(marks map[string]deletion) error {
 	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		text = fmt.Appendf(text, "%d %s\n", marks[name], name)
+		text = fmt.Appendf(text, "%d,%d %s\n", marks[name].at, marks[name].time, name)
 	}
 	if err := sysio.AtomicWriteFile(s.fsys, filepath.Join(s.set.root, deletedName), text, false); err != nil {
 		return fmt.Errorf("store: remember a deleted topic: %w", err)
@@ -99,7 +104,7 @@ func (s *Store) DeleteTopic(topic string) error {
 	}
 	mark := s.log.dismiss(queues)
 	// Else a power cut could leave a log that ends before the mark, and whoever opens it next might append there.
-	if _, err := s.log.Sync(mark); err != nil {
+	if _, err := s.log.Sync(mark.at); err != nil {
 		return fmt.Errorf("store: delete a topic: %w", err)
 	}
 	if err := s.saveDeleted(topic, mark); err != nil {
@@ -127,13 +132,13 @@ func (s *Store) CleanExpiredQueues(keep func(topic string) bool) (deleted int, e
 
 // dismiss makes queues refuse everything from now on and returns the end of the log of that moment: no later record names
 // one of them.
-func (l *CommitLog) dismiss(queues []*Queue) message.PhyOffset {
+func (l *CommitLog) dismiss(queues []*Queue) deletion {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range queues {
 		q.gone.Store(true)
 	}
-	return l.pos
+	return deletion{at: l.pos, time: l.lastStore}
 }
 
 // dismissIdle is dismiss for those queues of which every message is dispatched and has left the log; it returns them.
@@ -293,7 +298,7 @@ func (r *recovery) dropDeleted() error {
 	for topic, mark := range r.lay.deleted {
 		for _, q := range r.s.queues.ofTopic(topic) {
 			u, ok := r.lastUnit(q)
-			if ok && u.Phy >= mark {
+			if ok && u.Phy >= mark.at {
 				continue // a later topic of the same name
 			}
 			if err := q.removeFiles(); err != nil {

@@ -182,7 +182,7 @@ func TestListOfDeletedTopics(t *testing.T) {
 	if err := a.s.DeleteTopic("Gone2"); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := sysio.ReadFile(a.fsys, "/s/"+deletedName); err != nil || string(data) != fmt.Sprintf("%d Gone2\n", a.s.Wrote()) {
+	if data, err := sysio.ReadFile(a.fsys, "/s/"+deletedName); err != nil || string(data) != fmt.Sprintf("%d,%d Gone2\n", a.s.Wrote(), a.s.LastStoreTime()) {
 		t.Errorf("%q, %v", data, err)
 	}
 	closeTest(t, a.s, true)
