@@ -43,6 +43,7 @@ type testBroker struct {
 	fatal atomic.Pointer[error]
 	ended bool
 	lines testLines // what it logged
+	began time.Time
 }
 
 // startBroker starts a broker in dir on fsys with the given broker.conf settings.
@@ -55,7 +56,7 @@ func startBroker(t *testing.T, fsys sysio.FS, dir string, settings ...string) *t
 		t.Fatal(err)
 	}
 	cfg.Resolve(config.ThisMachine())
-	b := &testBroker{t: t}
+	b := &testBroker{t: t, began: time.Now()}
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(testLog{t}, &b.lines), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := store.Open(store.Options{FS: fsys, Config: cfg, Logger: logger})
 	if err != nil {

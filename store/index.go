@@ -47,11 +47,11 @@ type Index struct {
 	ready bool         // Recover is through: files lacks none
 
 	// Only the stage's goroutine.
-	w         *indexWriter // of the newest file; nil until it is needed
-	endPhy    message.PhyOffset
-	hashes    []int32
-	stopped   bool   // a sync failed
-	abandoned string // a file that was begun and could neither be completed nor removed: the next attempt takes its name
+	w       *indexWriter // of the newest file; nil until it is needed
+	endPhy  message.PhyOffset
+	hashes  []int32
+	stopped bool   // a sync failed
+	attempt string // the name of the file that could not be made: the next attempt takes it, so that nothing piles up and the error is the same
 
 	// Kept for the hash of "topic#": runs of records of one topic are the rule.
 	topic     []byte
@@ -274,10 +274,10 @@ func (x *Index) create() error {
 	if err := makeDir(x.fsys, x.dir); err != nil {
 		return err
 	}
-	path := x.abandoned
-	if path == "" {
-		path = filepath.Join(x.dir, x.nextName(time.Now()))
+	if x.attempt == "" {
+		x.attempt = filepath.Join(x.dir, x.nextName(time.Now()))
 	}
+	path := x.attempt
 	file, err := x.fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -299,13 +299,10 @@ func (x *Index) create() error {
 	}
 	if err != nil {
 		file.Close()
-		x.abandoned = path
-		if rerr := x.fsys.Remove(path); rerr == nil || errors.Is(rerr, fs.ErrNotExist) {
-			x.abandoned = ""
-		}
+		_ = x.fsys.Remove(path) // a disk that refuses it keeps this one file
 		return err
 	}
-	x.abandoned = ""
+	x.attempt = ""
 	x.w = w
 	x.mu.Lock()
 	x.files = append(x.files, &indexFile{name: filepath.Base(path), path: path, header: header})

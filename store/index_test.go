@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -357,6 +358,40 @@ func checkIndexFiles(t rapid.TB, s *Store) {
 }
 
 // indexedMessage has the properties that clients and broker give a message.
+// Case R09: attempts that fail one after another say the same, so that there is one alarm, and name one file.
+func TestFailedIndexFileKeepsItsName(t *testing.T) {
+	for _, fault := range []sysio.Fault{
+		{Op: sysio.OpOpen, Path: "2*", Err: syscall.EROFS},
+		{Op: sysio.OpTruncate | sysio.OpAllocate | sysio.OpMap | sysio.OpRemove, Path: "2*", Err: syscall.EDQUOT},
+	} {
+		x := sysio.NewFaultFS()
+		set := testSettings("/s")
+		withIndex(100, 400)(&set)
+		s := openIndexed(t, x, set)
+		heal := x.Inject(fault)
+		texts := map[string]bool{}
+		for range 5 {
+			err := s.Index().NextFile()
+			if !errors.Is(err, fault.Err) {
+				t.Fatalf("%v: %v", fault.Op, err)
+			}
+			texts[err.Error()] = true
+			time.Sleep(2 * time.Millisecond) // names are milliseconds
+		}
+		if entries, err := x.ReadDir("/s/index"); len(texts) != 1 || err != nil || len(entries) > 1 {
+			t.Errorf("%v: %d files, %v; errors: %v", fault.Op, len(entries), err, texts)
+		}
+		heal()
+		if err := s.Index().NextFile(); err != nil {
+			t.Errorf("%v: %v", fault.Op, err)
+		}
+		if entries, err := x.ReadDir("/s/index"); len(entries) != 1 || err != nil {
+			t.Errorf("%v: %d files, %v", fault.Op, len(entries), err)
+		}
+		closeIndexed(t, s)
+	}
+}
+
 func indexedMessage(q *Queue, uniq, keys, tags string) Message {
 	m := newMessage(q, "body of "+uniq)
 	m.Record.Properties = nil
