@@ -152,7 +152,8 @@ func TestEveryCodeAnswers(t *testing.T) {
 		if row.Role == wire.RoleBroker {
 			served[row.Code] = true
 			switch row.Code {
-			case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage, wire.RequestPullMessage, wire.RequestLitePullMessage:
+			case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage, wire.RequestPullMessage, wire.RequestLitePullMessage,
+				wire.RequestSendReplyMessage, wire.RequestSendReplyMessageV2:
 			default:
 				if b.processors[row.Code] == nil {
 					t.Errorf("%s is in the table of served codes but has no processor", row.Name)
