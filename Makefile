@@ -1,9 +1,13 @@
 # One command each. `make run` and `make test` are all a newcomer needs.
 GO ?= go
 STATICCHECK_VERSION := v0.8.2
-include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS
+include .ci/budget # FUZZTIME, CRASH_SEEDS, CRASH_SECONDS, SOAK_SHORT_…
+# The long soak: half of what this machine reaches, for ten minutes.
+SOAK_SECONDS = 600
+SOAK_RATE = 0
+SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -38,6 +42,13 @@ fuzz-smoke:
 # Seeded lives of data directories on a disk that tears, lies, fails and is cut off (see broker/crash/doc.go).
 crash:
 	$(GO) test ./broker/crash -run TestSeeds -count=1 -v -timeout 0 -crash.seeds=$(CRASH_SEEDS) -crash.seconds=$(CRASH_SECONDS)
+
+# Producers, groups that come and go, delays, transactions, failures and one kill -9 against the built binary, with a judge (see interop/soak).
+soak: build
+	$(GO) run ./interop/soak --seconds $(SOAK_SECONDS) --rate $(SOAK_RATE) --seed $(SOAK_SEED)
+
+soak-short: build
+	$(GO) run ./interop/soak --seconds $(SOAK_SHORT_SECONDS) --rate $(SOAK_SHORT_RATE) --seed $(SOAK_SHORT_SEED)
 
 lint:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
