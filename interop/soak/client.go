@@ -154,9 +154,3 @@ type refusedError struct {
 func (e *refusedError) Error() string {
 	return fmt.Sprintf("request %d: code %d, %s", e.request, e.code, e.remark)
 }
-
-// notable tells errors that the broker made from connections that broke.
-func notable(err error) bool {
-	var refused *refusedError
-	return errors.Is(err, errSilent) || errors.As(err, &refused)
-}

@@ -322,7 +322,7 @@ func TestSeedsDecideWhatProducersDo(t *testing.T) {
 		}
 		return s
 	}
-	if choices(1) != choices(1) || choices(1) == choices(2) {
+	if first, again := choices(1), choices(1); first != again || first == choices(2) {
 		t.Fatal("choices do not follow the seed")
 	}
 }
