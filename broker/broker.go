@@ -269,6 +269,7 @@ func (b *Broker) buildDispatch() {
 	cfg := b.cfg
 	b.dispatcher = dispatch.New(dispatch.Options{Store: b.store, Shards: b.reputShards(), Announcer: announcer{b.polls, b.delays},
 		ScheduleTags: b.delays.ScheduleTags, OnError: b.store.SetDispatchError, Logger: b.logger})
+	b.store.DispatchedTo(b.dispatcher.LowWater)
 	b.keeper = dispatch.NewKeeper(b.dispatcher, b.store, dispatch.KeeperOptions{
 		Interval:         time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
 		LeastPages:       cfg.FlushConsumeQueueLeastPages,

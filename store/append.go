@@ -41,7 +41,7 @@ func (l *CommitLog) Append(batch []Message) message.PhyOffset {
 		if run[0].Err != nil {
 			continue
 		}
-		if anyGone(run) { // under the lock: DeleteTopic takes it to end all appends to a queue
+		if anyClosed(run) { // under the lock: DeleteTopic takes it to end all appends to a queue
 			failRun(run, ErrQueueGone)
 			continue
 		}
@@ -103,9 +103,9 @@ func (l *CommitLog) check(m *Message) error {
 	return nil
 }
 
-func anyGone(run []Message) bool {
+func anyClosed(run []Message) bool {
 	for i := range run {
-		if run[i].Queue.gone.Load() {
+		if run[i].Queue.closed.Load() {
 			return true
 		}
 	}

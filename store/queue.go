@@ -38,6 +38,8 @@ type Queue struct {
 	max atomic.Int64
 	// min is the first unit whose record is still in the log.
 	min atomic.Int64
+	// closed says that the queue is being deleted, or was: no record is appended for it any more. Set under CommitLog.mu.
+	closed atomic.Bool
 	// gone says that the queue was deleted: nothing is stored in it any more, and asking the store again gives another one.
 	gone atomic.Bool
 	// goneBelow publishes up to which byte files were deleted: no descriptor of them may stay in the cache.

@@ -401,7 +401,7 @@ func (q *Queue) removeExtFiles() error {
 			return err
 		}
 	}
-	q.ext.opened, q.ext.dirty = false, span{}
+	q.ext.opened, q.ext.newNames, q.ext.dirty = false, false, span{}
 	return removeDir(q.store.fsys, q.extDir())
 }
 

@@ -111,10 +111,10 @@ func (r *recovery) walkUnits(q *Queue, from, limit message.QueueOffset) (message
 	return limit, nil
 }
 
-// lastUnit returns the queue's last unit that names a record.
+// lastUnit returns the queue's last unit that names a record, whether the log has that still or not.
 func (r *recovery) lastUnit(q *Queue) (Unit, bool) {
 	var one [1]Unit
-	for o := q.Max() - 1; o >= q.Min(); o-- {
+	for o := q.Max() - 1; o >= 0 && int64(o)*unitBytes >= q.firstFile; o-- {
 		if n, err := q.readUnits(one[:], o, q.Max()); err != nil || n == 0 {
 			return Unit{}, false
 		}
@@ -241,12 +241,10 @@ func (r *recovery) clearUnits(q *Queue, from, limit message.QueueOffset) error {
 }
 
 // correctMin sets each queue's first readable offset.
-func (r *recovery) correctMin() {
+func (r *recovery) correctMin() error {
 	minPhy := r.s.log.MinPhy()
-	r.s.queues.each(func(q *Queue) bool {
-		if _, _, err := q.correctMin(minPhy); err != nil {
-			r.logger.Warn("find the first readable entry of a queue", "topic", q.topic, "queue", int32(q.id), "error", err)
-		}
-		return true
+	return r.eachQueue(func(q *Queue) error {
+		_, _, err := q.correctMin(minPhy)
+		return err
 	})
 }

@@ -138,7 +138,9 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	}
 	if r.trust != trustAll {
 		r.s.checkpoint.cutTo(end, r.report.From, r.last)
-		r.correctMin()
+		if err := r.correctMin(); err != nil {
+			return err
+		}
 	}
 	r.report.Queues = int(r.s.queues.count.Load())
 	r.report.WithoutFolder = r.withoutFolder()

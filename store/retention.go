@@ -59,12 +59,15 @@ type cleaner struct {
 	counts  retentionCounts
 	// onTrim is told of a new begin of the log, see Store.OnTrim.
 	onTrim atomic.Pointer[func(message.PhyOffset, []Trim)]
+	// lowWater tells up to where every record is in its queue, see Store.DispatchedTo; nil: all are.
+	lowWater atomic.Pointer[func() message.PhyOffset]
 
 	passMu     sync.Mutex // one pass at a time; guards the rest
 	doomed     []doomedFile
 	trimmed    message.PhyOffset // what the queues were trimmed to last
 	leftovers  bool              // files below the queues' minimum may be there from an earlier run
 	removeFail bool              // the last removal failed and was reported
+	queuesFail bool              // likewise that the queues cannot be made durable
 }
 
 // retentionCounts are read by Store.Retention.
@@ -137,10 +140,12 @@ func (c *cleaner) pass() {
 // as the disk is above diskSpaceCleanForciblyRatio. The newest file that holds records stays, whatever its age.
 //
 // The original looks at the disk once and then deletes a whole batch of young files; here every young one needs the reason
-// anew, so that no more is thrown away than the disk asks for.
+// anew, so that no more is thrown away than the disk asks for. And here no file goes before the queue entries of all its records are
+// durable: a crash would leave queues without them, which would give their offsets out once more.
 func (c *cleaner) deleteExpired(now time.Time) {
 	l := c.s.log
 	deleted, forced := 0, 0
+	entries := message.PhyOffset(-1) // durable up to here; -1: not asked yet
 	for deleted < c.set.batch {
 		f := l.oldestDeletable()
 		if f == nil {
@@ -154,6 +159,12 @@ func (c *cleaner) deleteExpired(now time.Time) {
 		}
 		young := !gone && now.Sub(info.ModTime) < c.set.keep
 		if young && !(c.set.forced && c.disk().pct > c.s.set.forcePct) {
+			break
+		}
+		if entries < 0 {
+			entries = c.durableEntries()
+		}
+		if f.end() > entries {
 			break
 		}
 		if deleted > 0 && !c.pause(c.set.filePause) {
@@ -178,6 +189,30 @@ func (c *cleaner) deleteExpired(now time.Time) {
 	line("commitlog files deleted", "files", deleted, "youngerThanFileReservedTime", forced, "logBegin", int64(l.MinPhy()),
 		"usedPercent", disk.pct, "path", disk.path)
 }
+
+// durableEntries makes the queues durable and returns up to where every record has its entry there. 0 when that is not possible.
+func (c *cleaner) durableEntries() message.PhyOffset {
+	upTo := c.s.Confirmed()
+	if low := c.lowWater.Load(); low != nil {
+		upTo = (*low)()
+	}
+	err := c.s.FlushQueues(0)
+	if err == nil && c.s.queueSyncFailed.Load() {
+		err = ErrSyncFailed // earlier: what it left behind no later sync writes
+	}
+	if err == nil {
+		return upTo
+	}
+	if !c.queuesFail {
+		c.queuesFail = true
+		c.s.logger.Error("queues cannot be made durable; until the next start no file is deleted", "error", err)
+	}
+	return 0
+}
+
+// DispatchedTo sets who tells up to where every record is in its queue. Retention goes no further. The store calls it on the cleaner's
+// goroutine.
+func (s *Store) DispatchedTo(lowWater func() message.PhyOffset) { s.cleaner.lowWater.Store(&lowWater) }
 
 // pause waits; false: the store is being closed.
 func (c *cleaner) pause(d time.Duration) bool {

@@ -108,7 +108,10 @@ func (s *Store) DeleteTopic(topic string) error {
 		return fmt.Errorf("store: delete a topic: %w", err)
 	}
 	if err := s.saveDeleted(topic, mark); err != nil {
-		return err
+		return err // the queues still take the units of what was appended: the next start may find the topic as it was
+	}
+	for _, q := range queues {
+		q.gone.Store(true)
 	}
 	return s.removeQueues(queues)
 }
@@ -130,13 +133,13 @@ func (s *Store) CleanExpiredQueues(keep func(topic string) bool) (deleted int, e
 	return len(expired), s.removeQueues(expired)
 }
 
-// dismiss makes queues refuse everything from now on and returns the end of the log of that moment: no later record names
+// dismiss makes queues refuse appends from now on and returns the end of the log of that moment: no later record names
 // one of them.
 func (l *CommitLog) dismiss(queues []*Queue) deletion {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range queues {
-		q.gone.Store(true)
+		q.closed.Store(true)
 	}
 	return deletion{at: l.pos, time: l.lastStore}
 }
@@ -147,6 +150,7 @@ func (l *CommitLog) dismissIdle(queues []*Queue) (idle []*Queue) {
 	defer l.mu.Unlock()
 	for _, q := range queues {
 		if q.Min() == q.Max() && q.Next() == q.Max() {
+			q.closed.Store(true)
 			q.gone.Store(true)
 			idle = append(idle, q)
 		}
@@ -214,7 +218,7 @@ func (q *Queue) removeFiles() error {
 			}
 		}
 	}
-	q.firstFile = -1
+	q.firstFile, q.newNames = -1, false
 	return removeDir(fsys, q.dir())
 }
 

@@ -30,17 +30,21 @@ func (c *cleaner) trim() {
 	c.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
 	if minPhy > c.trimmed {
 		var trims []Trim
+		failed := false
 		for _, q := range queues {
 			from, to, err := q.correctMin(minPhy)
 			if err != nil {
 				c.s.logger.Warn("find the first readable entry of a queue", "topic", q.topic, "queue", int32(q.id), "error", err)
+				failed = true
 				continue
 			}
 			if to > from {
 				trims = append(trims, Trim{q, from, to})
 			}
 		}
-		c.trimmed = minPhy
+		if !failed {
+			c.trimmed = minPhy
+		}
 		if x := c.s.index; x != nil {
 			if _, err := x.DeleteExpired(minPhy); err != nil {
 				c.s.logger.Warn("delete the oldest index files", "error", err)
@@ -74,6 +78,23 @@ func (c *cleaner) trim() {
 			return
 		}
 	}
+}
+
+// finish makes up for what a pass could not do: a start after a clean stop takes the queues' minima as they are.
+func (c *cleaner) finish() error {
+	c.passMu.Lock()
+	defer c.passMu.Unlock()
+	minPhy := c.s.log.MinPhy()
+	if c.trimmed >= minPhy {
+		return nil
+	}
+	var failed error
+	c.s.queues.each(func(q *Queue) bool {
+		_, _, err := q.correctMin(minPhy)
+		failed = errors.Join(failed, err)
+		return true
+	})
+	return failed
 }
 
 // correctMin moves the queue's minimum to the first unit whose record lies at or behind minPhy, and returns the minimum

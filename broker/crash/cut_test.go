@@ -57,7 +57,7 @@ type cutter struct {
 // planCut decides when and how the next cut comes.
 func planCut(r *rand.Rand, disk *sysio.FaultFS, m *model, p *process) *cutter {
 	c := &cutter{disk: disk, model: m, p: p, power: r.IntN(5) < 3, all: r.IntN(8) == 0, seed: r.Uint64(), only: -1}
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0:
 		c.ops, c.after = ^sysio.Op(0), r.IntN(1500)
 	case 1:
@@ -70,6 +70,8 @@ func planCut(r *rand.Rand, disk *sysio.FaultFS, m *model, p *process) *cutter {
 		c.ops, c.after, c.only = changing, r.IntN(300), working
 	case 5:
 		c.ops, c.after, c.only = 1<<r.IntN(20), r.IntN(40), -1
+	case 6: // in the middle of deletions
+		c.ops, c.after, c.only = sysio.OpRemove|sysio.OpSyncDir|sysio.OpTruncate|sysio.OpRename, r.IntN(40), working
 	}
 	if r.IntN(8) == 0 {
 		c.short = [...]string{"/data/*", "/data/commitlog/*", "/data/consumequeue/*/*/*"}[r.IntN(3)]
@@ -138,7 +140,7 @@ func (c *cutter) cut(where string) {
 	if c.power {
 		kind = "a power cut"
 	}
-	c.model.freeze(c.power, c.p.durable(), kind+" "+where)
+	c.model.freeze(c.power, c.p.durable(), c.p.begin(), kind+" "+where)
 	switch {
 	case !c.power:
 		c.result = c.disk.Kill()

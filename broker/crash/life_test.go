@@ -43,6 +43,7 @@ func newLife(seed uint64, covered *coverage, spoil spoiler) *life {
 	l := &life{seed: seed, r: r, covered: covered, spoil: spoil, form: form{
 		syncFlush: r.IntN(2) == 0, direct: r.IntN(2) == 0, shards: 1 + 3*r.IntN(2),
 		segment: []int64{8 << 10, 8 << 10, 16 << 10, 32 << 10}[r.IntN(4)], queueFile: []int64{60, 140, 500, 4000}[r.IntN(4)], pages: r.IntN(3), index: r.IntN(2) * (3 + r.IntN(40)),
+		retain: r.IntN(2) * (1 + r.IntN(5)),
 	}}
 	l.ext = rand.New(rand.NewPCG(seed, 0x657874)) // of its own, so that a seed's life stays what it was
 	l.form.extFile = []int64{0, 0, 44, 64, 500}[l.ext.IntN(5)]
@@ -83,7 +84,7 @@ func (l *life) note(format string, args ...any) {
 
 // generation is one process from its start to its cut. It returns the disk that the next one finds.
 func (l *life) generation(disk *sysio.FaultFS) (*sysio.FaultFS, error) {
-	l.model.begin()
+	l.model.next()
 	disk.SetCapacity(0, 0) // somebody has made room meanwhile
 	l.form.ext = l.form.extFile > 0 && l.ext.IntN(4) > 0
 	p := &process{form: l.form, model: l.model}
@@ -134,6 +135,9 @@ func (l *life) atWork(p *process, t *trouble) error {
 	report := s.Recovery()
 	l.note("started: ext files %v, clean %v, scanned from %d to %d, dispatched from %d, %d damaged, %d bytes and %d files and %d units cut, %d rewritten, durable to %d",
 		l.form.ext, report.Clean, report.From, report.End, report.RedispatchFrom, report.DamagedCount, report.Cut, report.CutFiles, report.UnitsCut, report.Rewritten, s.Flushed())
+	for _, d := range report.Damaged {
+		l.note("damaged at %d: %d bytes: %s", d.Phy, d.Bytes, d.Reason)
+	}
 	l.cutter.phase.Store(int32(working))
 	if l.r.IntN(4) > 0 {
 		if err := l.work(p, t); err != nil {
@@ -179,7 +183,7 @@ func (l *life) last(disk *sysio.FaultFS) error {
 			d = disk.PowerCut(nil) // a clean stop has made everything durable
 			l.note("clean stop, then a power cut")
 		}
-		l.model.begin()
+		l.model.next()
 		p := &process{form: l.form, model: l.model}
 		if err := p.start(d); err != nil {
 			return fmt.Errorf("the last start failed: %w", err)
@@ -221,7 +225,19 @@ func (l *life) work(p *process, t *trouble) error {
 		if !l.healthy && l.r.IntN(25) == 0 {
 			t.next()
 		}
-		switch l.r.IntN(20) {
+		switch l.r.IntN(23) {
+		case 20:
+			if l.form.retain > 0 {
+				p.store.Load().DeleteExpiredLog()
+			}
+		case 21:
+			if err := l.deleteTopic(p, t); err != nil {
+				return err
+			}
+		case 22:
+			if err := l.cleanExpired(p, t); err != nil {
+				return err
+			}
 		case 0:
 			synctest.Wait()
 		case 1:
@@ -238,6 +254,44 @@ func (l *life) work(p *process, t *trouble) error {
 	}
 	return nil
 }
+
+// deleteTopic is what an administrator asks for now and then. Mostly the next sends make the topic again.
+func (l *life) deleteTopic(p *process, t *trouble) error {
+	topic := l.topic()
+	if l.r.IntN(3) > 0 {
+		return nil
+	}
+	s := p.store.Load()
+	t.openGates() // a deletion syncs the log, and waits for a mutex when a slow sync is under way
+	if !l.model.deleting(topic) {
+		return nil
+	}
+	err := s.DeleteTopic(topic)
+	l.note("topic %s deleted at %d: %v", topic, s.Wrote(), err)
+	if err != nil && !t.hit && !l.model.isFrozen() {
+		return fmt.Errorf("delete a topic without any fault: %w", err)
+	}
+	l.model.deleted(s, topic, err)
+	return nil
+}
+
+// cleanExpired deletes the queues that retention has emptied.
+func (l *life) cleanExpired(p *process, t *trouble) error {
+	s := p.store.Load()
+	kept := l.topic()
+	l.model.cleaning(kept)
+	n, err := s.CleanExpiredQueues(func(topic string) bool { return topic == kept })
+	if n > 0 || err != nil {
+		l.note("%d expired queues deleted: %v", n, err)
+	}
+	if err != nil && !t.hit && !l.model.isFrozen() {
+		return fmt.Errorf("delete expired queues without any fault: %w", err)
+	}
+	l.model.cleaned(s)
+	return nil
+}
+
+func (l *life) topic() string { return fmt.Sprint("T", l.r.IntN(3)) }
 
 // send appends one batch and does what the broker does behind it.
 func (l *life) send(p *process, t *trouble) error {
@@ -270,7 +324,7 @@ func (l *life) send(p *process, t *trouble) error {
 // compose makes a record that goes to position at if it fits there. Its size often ends a sector, a page or a file.
 func (l *life) compose(s *store.Store, m *store.Message, at message.PhyOffset) *sent {
 	l.ids++
-	r := &sent{id: l.ids, queue: queueKey{fmt.Sprint("T", l.r.IntN(3)), message.QueueID(l.r.IntN(2))}}
+	r := &sent{id: l.ids, queue: queueKey{l.topic(), message.QueueID(l.r.IntN(2))}}
 	tag := fmt.Sprint("Tag", l.r.IntN(3))
 	r.properties = message.AppendProperty(nil, message.PropertyUniqKey, fmt.Sprintf("%016x", r.id))
 	r.key = fmt.Sprint("k", l.r.IntN(9))

@@ -39,9 +39,14 @@ type sent struct {
 	phy        message.PhyOffset
 	size       int32
 
+	stored message.Millis // the store time that was seen, 0 before
+
 	acked   bool
 	durable bool // it ended below the durable position once
 	lost    bool // a start did not find it: it must never come back
+	dropped bool // its topic or queue was deleted: likewise
+	heir    bool // sent when its topic was doomed: if that was deleted, to the next one of its name
+	expired bool // retention has deleted it: it may come back when the deletion was not durable
 }
 
 func (s *sent) end() message.PhyOffset { return s.phy + message.PhyOffset(s.size) }
@@ -62,6 +67,9 @@ type model struct {
 	blanks  map[queueKey]map[message.QueueOffset]bool // pre-blank at the last look
 	waiting []*sent                                   // not acknowledged yet
 	flushed message.PhyOffset                         // what the flusher told this process
+	begin   message.PhyOffset                         // the log began there once: what lies below may be gone
+	doomed  map[string]bool                           // topics whose deletion may or may not have happened
+	reset   map[queueKey]bool                         // queues that may have been deleted because all in them had expired
 	frozen  bool                                      // the cut has happened: what is told now is told to nobody
 	judged  bool                                      // live holds what this process found: its durable position means something
 	power   bool                                      // one of the cuts since the last look was a power cut
@@ -70,23 +78,24 @@ type model struct {
 
 func newModel(syncFlush bool) *model {
 	return &model{syncFlush: syncFlush, records: map[uint64]*sent{}, live: map[queueKey][]*sent{}, shown: map[unitKey]message.PhyOffset{},
-		blanks: map[queueKey]map[message.QueueOffset]bool{}}
+		blanks: map[queueKey]map[message.QueueOffset]bool{}, doomed: map[string]bool{}, reset: map[queueKey]bool{}}
 }
 
-// begin starts the next process.
-func (m *model) begin() {
+// next starts the next process.
+func (m *model) next() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen, m.judged, m.waiting, m.flushed = false, false, nil, 0
 }
 
-// freeze is the moment of the cut: the model takes down what was promised. durable is the durable position.
-func (m *model) freeze(power bool, durable message.PhyOffset, what string) {
+// freeze is the moment of the cut: the model takes down what was promised. durable is the durable position, begin the log's.
+func (m *model) freeze(power bool, durable, begin message.PhyOffset, what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen = true
 	m.power = m.power || power
 	m.lastCut = what
+	m.begin = max(m.begin, begin)
 	if !m.judged {
 		return
 	}
@@ -109,6 +118,7 @@ func (m *model) appended(records []*sent, acknowledge bool) {
 	defer m.mu.Unlock()
 	for _, r := range records {
 		m.records[r.id] = r
+		r.heir = m.doomed[r.queue.topic]
 		m.live[r.queue] = append(m.live[r.queue], r)
 		switch {
 		case r.refused || m.frozen:
@@ -156,6 +166,96 @@ func (m *model) Arrived(q *store.Queue, first message.QueueOffset, units []store
 	}
 }
 
+// deleting says that the deletion of a topic begins. False: it must not, for nobody knows what became of the last one.
+func (m *model) deleting(topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.doomed[topic] {
+		return false
+	}
+	m.doomed[topic] = true
+	return true
+}
+
+// deleted says how it ended. After an error it has happened all the same if a queue of the topic is gone, for what remembers
+// the deletion is written first. What a dead process was told does not count: the next start shows what has happened.
+func (m *model) deleted(s *store.Store, topic string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.frozen {
+		return
+	}
+	happened := err == nil
+	for key := range m.live {
+		happened = happened || key.topic == topic && s.LookupQueue([]byte(topic), key.id) == nil
+	}
+	if happened {
+		m.dropTopic(topic)
+	}
+}
+
+// dropTopic takes note of a deleted topic. The caller holds mu.
+func (m *model) dropTopic(topic string) {
+	delete(m.doomed, topic)
+	for key := range m.live {
+		if key.topic == topic {
+			m.drop(key)
+		}
+	}
+}
+
+// drop takes note of a deleted queue. The caller holds mu.
+func (m *model) drop(key queueKey) {
+	var heirs []*sent
+	for _, r := range m.live[key] {
+		if r.heir {
+			heirs = append(heirs, r)
+			continue
+		}
+		r.dropped = true
+		delete(m.shown, unitKey{key, r.offset})
+	}
+	m.live[key] = heirs
+	delete(m.blanks, key)
+	delete(m.reset, key)
+}
+
+// cleaning says that queues without messages are about to be deleted, but for one topic's.
+func (m *model) cleaning(kept string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.live {
+		if key.topic != kept {
+			m.reset[key] = true
+		}
+	}
+}
+
+// cleaned says that it is over.
+func (m *model) cleaned(s *store.Store) {
+	begin := s.MinPhy()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.frozen {
+		m.begin = max(m.begin, begin)
+		m.settleReset(func(key queueKey) bool { return s.LookupQueue([]byte(key.topic), key.id) == nil })
+	}
+}
+
+// settleReset sorts out which queues were deleted. The caller holds mu.
+func (m *model) settleReset(gone func(queueKey) bool) {
+	for key := range m.reset {
+		expired := true
+		for _, r := range m.live[key] {
+			expired = expired && (r.phy < m.begin || r.refused)
+		}
+		if expired && gone(key) {
+			m.drop(key)
+		}
+	}
+	clear(m.reset)
+}
+
 // required tells whether r has to be there.
 func (m *model) required(r *sent, power bool) bool {
 	if r.refused {
@@ -172,10 +272,19 @@ type queueView struct {
 	min, next message.QueueOffset
 }
 
+func (v *queueView) messages() (n int) {
+	for _, id := range v.ids {
+		if id != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // look is what a start shows, record by record.
 type look struct {
-	queues map[queueKey]*queueView
-	end    message.PhyOffset
+	queues     map[queueKey]*queueView
+	begin, end message.PhyOffset
 }
 
 // of tells what is in a queue.
@@ -189,8 +298,8 @@ func (l *look) of(key queueKey) string {
 // compare tells what differs between two looks, "" if nothing does. Without next, the offsets that come next may differ: a
 // clean stop forgets that the last record of a queue was a damaged one.
 func (a *look) compare(b *look, next bool) string {
-	if a.end != b.end {
-		return fmt.Sprintf("the log ends at %d, then at %d", a.end, b.end)
+	if a.begin != b.begin || a.end != b.end {
+		return fmt.Sprintf("the log goes from %d to %d, then from %d to %d", a.begin, a.end, b.begin, b.end)
 	}
 	for _, pair := range [][2]*look{{a, b}, {b, a}} {
 		for key, x := range pair[0].queues {
@@ -198,8 +307,11 @@ func (a *look) compare(b *look, next bool) string {
 			if y == nil {
 				y = &queueView{}
 			}
-			if next && x.next != y.next || fmt.Sprint(x.ids) != fmt.Sprint(y.ids) {
-				return fmt.Sprintf("%s has %v next %d, then %v next %d", key, x.ids, x.next, y.ids, y.next)
+			if !next && x.messages() == 0 && y.messages() == 0 {
+				continue // kill -9 came in the middle of its deletion, and what was deleted by then has come back with the power
+			}
+			if next && x.next != y.next || x.min != y.min || fmt.Sprint(x.ids) != fmt.Sprint(y.ids) {
+				return fmt.Sprintf("%s has %v from %d next %d, then %v from %d next %d", key, x.ids, x.min, x.next, y.ids, y.min, y.next)
 			}
 		}
 	}
@@ -208,7 +320,7 @@ func (a *look) compare(b *look, next bool) string {
 
 // lookAt reads everything that s serves and checks each record by itself.
 func (m *model) lookAt(s *store.Store) (*look, error) {
-	l := &look{queues: map[queueKey]*queueView{}, end: s.Wrote()}
+	l := &look{queues: map[queueKey]*queueView{}, begin: s.MinPhy(), end: s.Wrote()}
 	var failed error
 	s.Queues(func(q *store.Queue) bool {
 		key := queueKey{q.Topic(), q.ID()}
@@ -225,7 +337,10 @@ func (m *model) lookAt(s *store.Store) (*look, error) {
 				if u.IsPreBlank() {
 					continue
 				}
-				if v.ids[int(at)+i], err = m.identify(s, key, at+message.QueueOffset(i), u); err != nil {
+				v.ids[int(at)+i], err = m.identify(s, key, at+message.QueueOffset(i), u)
+				if err != nil && u.Phy >= l.begin && u.Phy < s.MinPhy() {
+					v.ids[int(at)+i] = 0 // deleted while we looked: the disk is full
+				} else if err != nil {
 					failed = fmt.Errorf("%s offset %d, unit %+v: %w", key, int(at)+i, u, err)
 					return false
 				}
@@ -258,6 +373,10 @@ func (m *model) identify(s *store.Store, key queueKey, offset message.QueueOffse
 	switch {
 	case r == nil:
 		return 0, fmt.Errorf("record %d, which nobody sent", id)
+	case r.dropped:
+		return 0, fmt.Errorf("%v was deleted with its topic or queue and has come back", r)
+	case r.stored != 0 && r.stored != v.StoreTimestamp:
+		return 0, fmt.Errorf("%v has the store time %d instead of %d", r, v.StoreTimestamp, r.stored)
 	case r.lost:
 		return 0, fmt.Errorf("%v was lost and has come back", r)
 	case v.PhyOffset != u.Phy || string(v.Topic) != key.topic || v.QueueID != key.id || v.QueueOffset != offset || key != r.queue:
@@ -269,6 +388,7 @@ func (m *model) identify(s *store.Store, key queueKey, offset message.QueueOffse
 	case !bytes.Equal(v.Body, r.body) || !bytes.Equal(v.Properties, r.properties):
 		return 0, fmt.Errorf("%v is torn", r)
 	}
+	r.stored = v.StoreTimestamp
 	return id, nil
 }
 
@@ -288,6 +408,9 @@ func (m *model) verify(s *store.Store) (*look, error) {
 	if err != nil {
 		return nil, fmt.Errorf("after %s: %w", cut, err)
 	}
+	if err := m.checkTimes(s, l); err != nil {
+		return nil, fmt.Errorf("after %s: %w", cut, err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.judge(l, power, s.Recovery()); err != nil {
@@ -297,8 +420,39 @@ func (m *model) verify(s *store.Store) (*look, error) {
 	return l, nil
 }
 
+// checkTimes asks the queues for the store time at every offset, which searches by time are made of.
+func (m *model) checkTimes(s *store.Store, l *look) error {
+	for key, v := range l.queues {
+		q := s.LookupQueue([]byte(key.topic), key.id)
+		if q == nil {
+			continue // deleted meanwhile
+		}
+		before := message.Millis(0)
+		for offset, id := range v.ids {
+			if id == 0 {
+				continue
+			}
+			m.mu.Lock()
+			r := m.records[id]
+			m.mu.Unlock()
+			stored, at := q.StoreTimeAt(message.QueueOffset(offset))
+			if r.phy < s.MinPhy() {
+				continue // deleted meanwhile
+			}
+			if stored != r.stored || int(at) != offset || stored < before {
+				return fmt.Errorf("%v: asked for the store time at its offset, %s says %d at %d; it has %d, the one before %d", r, key, stored, at, r.stored, before)
+			}
+			before = stored
+		}
+	}
+	return nil
+}
+
 // judge compares a look with what was promised. The caller holds mu.
 func (m *model) judge(l *look, power bool, report store.RecoveryReport) error {
+	if l.begin > m.begin {
+		return fmt.Errorf("the log begins at %d although nothing behind %d was deleted", l.begin, m.begin)
+	}
 	found := map[uint64]bool{}
 	for key, v := range l.queues {
 		last := uint64(0)
@@ -315,11 +469,27 @@ func (m *model) judge(l *look, power bool, report store.RecoveryReport) error {
 			found[id], last = true, id
 		}
 	}
+	for topic := range m.doomed {
+		if !slices.ContainsFunc(m.ofTopic(topic), func(r *sent) bool { return found[r.id] && !r.heir }) {
+			m.dropTopic(topic)
+		}
+		for _, r := range m.ofTopic(topic) {
+			r.heir = false
+		}
+	}
+	clear(m.doomed)
+	m.settleReset(func(key queueKey) bool { return l.queues[key] == nil || l.queues[key].next == 0 })
 	for key, records := range m.live {
 		kept := records[:0:0]
 		for _, r := range records {
+			r.expired = !found[r.id] && r.phy < m.begin && !r.refused
 			switch {
 			case found[r.id]:
+				kept = append(kept, r)
+			case r.expired:
+				if v := l.queues[key]; m.required(r, power) && (v == nil || v.next <= r.offset) {
+					return fmt.Errorf("%v has expired, and its offset would be given once more: its queue has %s, the log begins at %d", r, l.of(key), l.begin)
+				}
 				kept = append(kept, r)
 			case m.required(r, power):
 				phy, shown := m.shown[unitKey{key, r.offset}]
@@ -332,7 +502,7 @@ func (m *model) judge(l *look, power bool, report store.RecoveryReport) error {
 			}
 		}
 		for _, r := range records {
-			if r.lost = !found[r.id]; r.lost {
+			if r.lost = !found[r.id] && !r.expired; r.lost {
 				delete(m.shown, unitKey{key, r.offset})
 			}
 			r.durable = r.durable || power && !r.lost
@@ -341,12 +511,25 @@ func (m *model) judge(l *look, power bool, report store.RecoveryReport) error {
 	}
 	for key, v := range l.queues {
 		for _, r := range m.live[key] {
+			if r.expired {
+				continue
+			}
 			offset := message.QueueOffset(slices.Index(v.ids, r.id))
 			r.offset, r.refused = offset, false // one that was refused and is there is a message like any other now
 			m.shown[unitKey{key, offset}] = r.phy
 		}
 	}
 	return nil
+}
+
+// ofTopic returns all records of a topic. The caller holds mu.
+func (m *model) ofTopic(topic string) (records []*sent) {
+	for key, of := range m.live {
+		if key.topic == topic {
+			records = append(records, of...)
+		}
+	}
+	return records
 }
 
 // judgeBlanks demands a damaged record for every offset without a message.
@@ -356,7 +539,7 @@ func (m *model) judgeBlanks(key queueKey, v *queueView, records []*sent, report 
 	if v.next < max {
 		return fmt.Errorf("%s shows %d units and gives out offset %d next", key, max, v.next)
 	}
-	for offset := range v.next {
+	for offset := v.min; offset < v.next; offset++ {
 		if offset < max && v.ids[offset] != 0 {
 			continue
 		}
@@ -366,10 +549,15 @@ func (m *model) judgeBlanks(key queueKey, v *queueView, records []*sent, report 
 		}
 		excused := false
 		for _, r := range records {
-			excused = excused || r.offset == offset && damaged(report, r)
+			excused = excused || r.offset == offset && (r.phy < m.begin || damaged(report, r))
+		}
+		// The unit of a record that an earlier cut took may come back with the next one, if its cutting was not durable. Where it names
+		// something in a damaged range nobody can tell it from a unit of what was there, so its offset is kept.
+		for _, r := range m.records {
+			excused = excused || r.lost && r.queue == key && r.offset == offset && damaged(report, r)
 		}
 		if !excused {
-			return fmt.Errorf("%s: offset %d (of %d) is empty although no record of it is damaged (%+v)", key, offset, v.next, report.Damaged)
+			return fmt.Errorf("%s: offset %d (of %d) is empty although no record of it is damaged (%+v); sent were %v", key, offset, v.next, report.Damaged, records)
 		}
 	}
 	m.blanks[key] = blanks
@@ -403,6 +591,9 @@ func (m *model) checkQueries(s *store.Store) error {
 	m.mu.Lock()
 	for key, records := range m.live {
 		for _, r := range records {
+			if r.phy < m.begin {
+				continue // expired; where the log file has come back, the index need not have
+			}
 			expect(question{key.topic, r.key, store.IndexAnyKey}, r.id)
 			if r.id%5 == 0 {
 				expect(question{key.topic, fmt.Sprintf("%016x", r.id), store.IndexUnique}, r.id)
@@ -428,7 +619,11 @@ func (m *model) checkQueries(s *store.Store) error {
 			b = b[v.Size:]
 			text, _ := message.GetProperty(v.Properties, message.PropertyUniqKey)
 			id, _ := strconv.ParseUint(string(text), 16, 64)
-			if r := m.records[id]; r != nil && r.lost && damaged(s.Recovery(), r) {
+			r := m.records[id]
+			if r != nil && (r.phy < m.begin || r.dropped) && r.queue.topic == q.topic {
+				continue // the log has it still, or again: the index tells what is in the log, whatever became of the queue
+			}
+			if r != nil && r.lost && damaged(s.Recovery(), r) {
 				continue // whole, but in a range that no queue entry leads into: the index may know more than the queues
 			}
 			if found[id] || !ids[id] {
@@ -438,7 +633,7 @@ func (m *model) checkQueries(s *store.Store) error {
 		}
 		if len(found) != len(ids) && !answer.Cut {
 			for id := range ids {
-				if !found[id] {
+				if !found[id] && m.records[id].phy >= s.MinPhy() {
 					return fmt.Errorf("query %+v: %v is not returned", q, m.records[id])
 				}
 			}

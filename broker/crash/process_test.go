@@ -29,11 +29,12 @@ type form struct {
 	index             int // entries of an index file, 0: no index
 	extFile           int64
 	ext               bool // this process writes ext files
+	retain            int  // deleteFileBatchMax, 0: nothing is deleted
 }
 
 func (f form) String() string {
-	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes, %d entries in an index file, ext files of %d bytes", f.syncFlush, f.direct, f.shards,
-		f.segment, f.queueFile, f.index, f.extFile)
+	return fmt.Sprintf("sync %v, direct %v, %d shards, files of %d and %d bytes, %d entries in an index file, ext files of %d bytes, %d files deleted at a time",
+		f.syncFlush, f.direct, f.shards, f.segment, f.queueFile, f.index, f.extFile, f.retain)
 }
 
 func (f form) config() *config.Config {
@@ -54,6 +55,10 @@ func (f form) config() *config.Config {
 	cfg.MaxHashSlotNum, cfg.MaxIndexNum = 1+f.index/2, f.index
 	cfg.DiskSpaceWarningLevelRatio = 90
 	cfg.DiskSpaceCleanForciblyRatio = 85
+	if f.retain > 0 { // no hour is due and every file is old: files go when they are asked to, or when the disk is full
+		cfg.CleanResourceInterval, cfg.DeleteFileBatchMax, cfg.DeleteCommitLogFilesInterval, cfg.DeleteConsumeQueueFilesInterval = 20, f.retain, 1, 1
+		cfg.DiskMaxUsedSpaceRatio, cfg.CleanFileForciblyEnable = 75, true
+	}
 	return cfg
 }
 
@@ -77,6 +82,14 @@ func (p *process) durable() message.PhyOffset {
 	return 0
 }
 
+// begin is below what nothing has to be there any more, as far as this process knows.
+func (p *process) begin() message.PhyOffset {
+	if s := p.store.Load(); s != nil {
+		return s.MinPhy()
+	}
+	return 0
+}
+
 // start opens the store, recovers it and brings the queues up to the log. Without an error, stop has to be called.
 func (p *process) start(disk *sysio.FaultFS) error {
 	s, err := store.Open(store.Options{FS: disk, Config: p.form.config()})
@@ -89,6 +102,7 @@ func (p *process) start(disk *sysio.FaultFS) error {
 	})
 	p.flusher.Subscribe(p.flushed)
 	p.dispatcher = dispatch.New(dispatch.Options{Store: s, Shards: p.form.shards, Announcer: p.model, OnError: s.SetDispatchError})
+	s.DispatchedTo(p.dispatcher.LowWater)
 	p.keeper = dispatch.NewKeeper(p.dispatcher, s, dispatch.KeeperOptions{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond})
 	if s.Index() != nil {
 		p.indexer = dispatch.NewIndexer(p.dispatcher, s.Index(), dispatch.IndexerOptions{FlushInterval: 3 * time.Millisecond, RetryInterval: time.Millisecond})

@@ -103,7 +103,7 @@ func TestSeeds(t *testing.T) {
 // What may be left of the memory of any number of lives: the table of coverage, pools, stacks, and what the runtime keeps to itself.
 const (
 	heapGrowthMax = 4 << 20
-	anonGrowthMax = 64 << 20
+	anonGrowthMax = 128 << 20
 )
 
 // leftBehind is what a process holds when nothing is going on.

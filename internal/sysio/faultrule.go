@@ -62,7 +62,7 @@ type Fault struct {
 	// After is how many matching calls pass unharmed first, Times how many meet the fault then; 0 = all.
 	After, Times int
 
-	// Err is returned, and the operation does nothing (but see Short). nil with neither Lie nor Gate means EIO.
+	// Err is returned, and the operation does nothing (but see Short). nil with none of Lie, Gate and Wait means EIO.
 	Err error
 	// Short makes a write store its first Short bytes before it returns Err.
 	Short int
@@ -70,6 +70,8 @@ type Fault struct {
 	Lie bool
 	// Gate holds the call until the test opens it. Without Err and Lie the call then does its work.
 	Gate *Gate
+	// Wait is called like a gate that opens when it returns. It may be called by several goroutines at a time.
+	Wait func()
 }
 
 type armedFault struct {
@@ -79,7 +81,7 @@ type armedFault struct {
 
 // Inject adds a fault and returns a function that takes it away.
 func (x *FaultFS) Inject(f Fault) (remove func()) {
-	if f.Err == nil && !f.Lie && f.Gate == nil {
+	if f.Err == nil && !f.Lie && f.Gate == nil && f.Wait == nil {
 		f.Err = syscall.EIO
 	}
 	armed := &armedFault{Fault: f}
@@ -200,13 +202,16 @@ func (f *armedFault) matches(path string, others []string) bool {
 	return false
 }
 
-// err waits at the fault's gate and returns the fault's error.
+// err waits as the fault says and returns the fault's error.
 func (c *faultCall) err() error {
 	if c.fault == nil {
 		return nil
 	}
 	if c.fault.Gate != nil {
 		c.fault.Gate.pass()
+	}
+	if c.fault.Wait != nil {
+		c.fault.Wait()
 	}
 	return c.fault.Err
 }
