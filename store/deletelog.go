@@ -16,15 +16,16 @@ type doomedFile struct {
 	size int64
 }
 
-// oldestDeletable returns the oldest file if it may go: everything in it is durable, and the newest record, or more, lies
-// behind it. Nil: it may not, or there is none. The file of the write position and those made ahead never qualify.
+// oldestDeletable returns the oldest file if it may go: everything in it is durable, and so is a record behind it (else a power
+// cut could leave a log without any). Nil: it may not, or there is none. The file of the write position and those made ahead
+// never qualify.
 func (l *CommitLog) oldestDeletable() *mappedFile {
 	table := l.files.Load()
 	if len(table.files) < 2 {
 		return nil
 	}
 	f := table.files[0]
-	if f.end() >= l.Wrote() || f.end() > l.Flushed() {
+	if f.end() >= l.Flushed() {
 		return nil
 	}
 	return f

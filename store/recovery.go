@@ -458,6 +458,9 @@ func (r *recovery) settlePositions(end message.PhyOffset) error {
 	durable := end
 	if r.lay.crashed {
 		mark := min(max(r.lay.checkpoint.LogicsPhysicalOffset, l.MinPhy()), end)
+		if len(l.files.Load().files) == 0 {
+			mark = end // only files without a record were left
+		}
 		if err := r.rewrite(mark, end); err != nil {
 			return err
 		}

@@ -215,7 +215,9 @@ func (m *model) drop(key queueKey) {
 		r.dropped = true
 		delete(m.shown, unitKey{key, r.offset})
 	}
-	m.live[key] = heirs
+	if m.live[key] = heirs; len(heirs) == 0 {
+		delete(m.live, key)
+	}
 	delete(m.blanks, key)
 	delete(m.reset, key)
 }
