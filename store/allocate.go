@@ -1,8 +1,11 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,6 +194,11 @@ func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, er
 	}
 	f := &mappedFile{start: start, size: l.set.segmentBytes, path: dataPath(l.set.logDir, int64(start))}
 	file, err := l.fsys.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) { // left by an attempt that failed
+		if err = l.fsys.Remove(f.path); err == nil {
+			file, err = l.fsys.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		}
+	}
 	if err != nil {
 		return nil, a.failed(f, err)
 	}
@@ -283,7 +291,8 @@ func (a *allocator) syncDir() {
 }
 
 // dropUnused deletes the files behind the write position, so that a directory that was closed cleanly holds only what is in
-// use (the original does the same). Everything is stopped.
+// use (the original does the same). From the newest on, up to the first that stays: a gap would be refused by the next start. What create
+// made and could not take back is the newest. Everything is stopped.
 func (a *allocator) dropUnused() error {
 	l := a.l
 	table := l.files.Load()
@@ -291,21 +300,22 @@ func (a *allocator) dropUnused() error {
 	for keep > 0 && table.files[keep-1].start >= l.Wrote() {
 		keep--
 	}
-	var first error
-	for i := len(table.files) - 1; i >= keep; i-- {
-		f := table.files[i]
+	next := l.Wrote()
+	if last := table.last(); last != nil {
+		next = last.end()
+	}
+	err := l.fsys.Remove(dataPath(l.set.logDir, int64(next)))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, f := range slices.Backward(table.files[keep:]) {
 		if v := f.view.Swap(nil); v != nil {
 			_ = v.close()
 		}
-		if err := l.fsys.Remove(f.path); err != nil && first == nil {
-			first = err
+		if err == nil {
+			err = l.fsys.Remove(f.path)
 		}
 	}
-	if keep < len(table.files) {
-		l.files.Store(&fileTable{size: table.size, files: table.files[:keep:keep]})
-		if err := l.fsys.SyncDir(l.set.logDir); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	l.files.Store(&fileTable{size: table.size, files: table.files[:keep:keep]})
+	return errors.Join(err, l.fsys.SyncDir(l.set.logDir))
 }

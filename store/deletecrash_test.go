@@ -203,3 +203,39 @@ func TestMinimumThatCouldNotBeCorrected(t *testing.T) {
 		})
 	}
 }
+
+// A file ahead of need that could neither be used nor taken back is made anew, and a stop that cannot delete it leaves those in front of
+// it: the next start would refuse a gap.
+func TestFileAheadThatCannotBeTakenBack(t *testing.T) {
+	for _, removable := range []bool{true, false} {
+		t.Run(fmt.Sprint(removable), func(t *testing.T) {
+			fsys := sysio.NewFaultFS()
+			set := testSettings("/s")
+			s := openTest(t, fsys, set)
+			defer func() { s.abandon() }()
+			s.log.alloc.stop()
+			orphan := s.log.files.Load().last().end()
+			path := "/s/commitlog/" + fileName(int64(orphan))
+			unmap := fsys.Inject(sysio.Fault{Op: sysio.OpMap | sysio.OpRemove, Path: path})
+			if _, err := s.log.alloc.create(orphan, true); err == nil {
+				t.Fatal("no error")
+			}
+			unmap()
+			if removable {
+				if f, err := s.log.alloc.create(orphan, true); err != nil || f.start != orphan {
+					t.Fatalf("made anew: %v", err)
+				}
+			} else {
+				defer fsys.Inject(sysio.Fault{Op: sysio.OpRemove, Path: path})()
+				if err := s.log.alloc.dropUnused(); err == nil {
+					t.Fatal("no error")
+				}
+			}
+			next := fsys.Kill()
+			s.log.alloc = newAllocator(s.log) // for abandon, which stops it once more
+			go s.log.alloc.run()
+			s.abandon()
+			s = openTest(t, next, set)
+		})
+	}
+}

@@ -78,7 +78,7 @@ func (q *Queue) flush(leastPages int64, dirs map[string]bool) error {
 		q.store.noteDirty(q) // later
 		return nil
 	}
-	names := q.newNames
+	names := q.newNames && q.firstFile >= 0 // without files there may be no folder: recovery has ended a deletion
 	q.newNames, q.dirty = false, false
 	lo = max(lo, q.firstFile)
 	ext, extNames := q.ext.dirty, q.ext.newNames

@@ -218,7 +218,7 @@ func (q *Queue) removeFiles() error {
 			}
 		}
 	}
-	q.firstFile, q.newNames = -1, false
+	q.firstFile = -1
 	return removeDir(fsys, q.dir())
 }
 
