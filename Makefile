@@ -7,7 +7,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -61,6 +61,12 @@ fmt:
 # Real clients (Java, Go, Node) against the built binary; a missing client is a failure here.
 interop: build
 	PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
+
+# The same scenarios against both brokers; their outcomes become the table in COMPATIBILITY.md (some 20 minutes).
+MATRIX := -run '^(TestJavaClient494|TestJavaClient550|TestGoClient|TestNodeClient|TestTransactions|TestBrokerRestart|TestNewGroupsOnATrimmedTopic)$$'
+interop-matrix: build
+	INTEROP_MATRIX=write PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop $(MATRIX) -count=1 -timeout 20m
+	INTEROP_MATRIX=write PEREGRINE_INTEROP=required INTEROP_TARGET=apache $(GO) test ./interop $(MATRIX) -count=1 -timeout 40m
 
 # Both brokers on this machine, interleaved: sends per second and latency with ratios and verdicts (some 6 minutes).
 compare: build
