@@ -203,6 +203,10 @@ func nextData(file sysio.File, off int64) (int64, error) {
 	return off, nil
 }
 
+// readWrittenOnly keeps reads of a file from being read ahead of: a page of an allocated, never written place that is in memory counts
+// as data for SEEK_DATA, so with read-ahead each block that is read makes the next one, up to the end of the file. A hint only.
+func readWrittenOnly(file sysio.File) { _ = file.AdviseRandom() }
+
 // eachWritten calls visit for the entries of a file from at up to stop, without those that were never written. The bytes are borrowed
 // until it returns. A file that is not there, or ends early, has none.
 func eachWritten(fsys sysio.FS, path string, at, stop, entry int64, visit func(off int64, b []byte)) error {
@@ -214,6 +218,7 @@ func eachWritten(fsys sysio.FS, path string, at, stop, entry int64, visit func(o
 		return err
 	}
 	defer file.Close()
+	readWrittenOnly(file)
 	buf := make([]byte, min(looseBlockBytes, stop-at)/entry*entry)
 	for at < stop {
 		data, err := nextData(file, at)
@@ -262,12 +267,17 @@ func firstWritten(fsys sysio.FS, path string, at, stop int64) (int64, error) {
 		return -1, err
 	}
 	defer file.Close()
+	readWrittenOnly(file)
 	buf := make([]byte, max(0, min(looseBlockBytes, stop-at)))
+	if at, err = nextData(file, at); err != nil {
+		return -1, err
+	}
 	for at < stop {
-		if at, err = nextData(file, at); err != nil || at >= stop {
+		n := min(int64(len(buf)), stop-at)
+		next, err := nextData(file, at+n) // before the read: what a read brings into memory counts as data
+		if err != nil {
 			return -1, err
 		}
-		n := min(int64(len(buf)), stop-at)
 		if _, err := file.ReadAt(buf[:n], at); err != nil {
 			return -1, err
 		}
@@ -276,7 +286,7 @@ func firstWritten(fsys sysio.FS, path string, at, stop int64) (int64, error) {
 				return at + int64(i), nil
 			}
 		}
-		at += n
+		at = next
 	}
 	return -1, nil
 }
