@@ -291,8 +291,8 @@ func keptNote(a repair.Applied) error {
 // rebuild fills queues and index from the log, as a start of the broker does, and closes the store as after a clean stop.
 func rebuild(st *store.Store, cfg *config.Config, progress func(what string) func(done, all int64)) error {
 	d := dispatch.New(dispatch.Options{Store: st, Shards: repairShards, OnError: st.SetDispatchError})
-	keeper := dispatch.NewKeeper(d, st, dispatch.KeeperOptions{Interval: time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
-		LeastPages: cfg.FlushConsumeQueueLeastPages, ThoroughInterval: time.Duration(cfg.FlushConsumeQueueThoroughInterval) * time.Millisecond})
+	keeper := dispatch.NewKeeper(d, st, dispatch.KeeperOptions{KeeperPace: dispatch.KeeperPace{Interval: time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
+		LeastPages: cfg.FlushConsumeQueueLeastPages, ThoroughInterval: time.Duration(cfg.FlushConsumeQueueThoroughInterval) * time.Millisecond}})
 	var index *dispatch.Indexer
 	if x := st.Index(); x != nil && x.Writes() {
 		index = dispatch.NewIndexer(d, x, dispatch.IndexerOptions{FlushInterval: store.IndexFlushInterval, RetryInterval: repairRetry})

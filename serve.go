@@ -54,7 +54,15 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	for _, line := range report.Lines() {
 		log.Warn(line)
 	}
-	s := &service{cfg: cfg, log: log, logger: log.Logger, fs: sysio.OS{}, fatal: make(chan error, 1)}
+	s := &service{cfg: cfg, live: config.NewLive(cfg, report.Origins), log: log, logger: log.Logger, fs: sysio.OS{}, fatal: make(chan error, 1)}
+	if report.File != "" {
+		if s.file, err = filepath.EvalSymlinks(report.File); err == nil {
+			s.file, err = filepath.Abs(s.file)
+		}
+		if err != nil {
+			return fail(stderr, exitUsage, err)
+		}
+	}
 	s.state.Store(&perf.Readiness{Code: "starting", Reason: "starting", Percent: 0})
 	code, err := s.run(stdout)
 	if err != nil {
@@ -74,7 +82,9 @@ func fail(stderr io.Writer, code int, err error) int {
 
 // service is the running graph.
 type service struct {
-	cfg    *config.Config
+	cfg    *config.Config // as of the start
+	live   *config.Live
+	file   string // broker.conf behind all links, "": there is none
 	log    *perf.Log
 	logger *slog.Logger
 	fs     sysio.FS
@@ -222,7 +232,7 @@ func (s *service) open() (int, error) {
 	if err := s.openNamesrv(); err != nil {
 		return close(err)
 	}
-	options := broker.Options{Config: s.cfg, FS: s.fs, Store: st, Logger: s.logger, Addr: s.addr, StoreHost: s.storeHost,
+	options := broker.Options{Config: s.live, ConfigFile: s.file, FS: s.fs, Store: st, Logger: s.logger, Addr: s.addr, StoreHost: s.storeHost,
 		Fatal: func(err error) { s.fatalOnce.Do(func() { s.fatal <- err }) }}
 	if s.namesrv != nil {
 		options.Nameserver, options.Registrar = s.namesrv, s.namesrv

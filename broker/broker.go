@@ -70,7 +70,8 @@ type Nameserver interface {
 
 // Options are what a Broker is made of.
 type Options struct {
-	Config     *config.Config
+	Config     *config.Live
+	ConfigFile string // the broker.conf that changes are written to; "": there is none
 	FS         sysio.FS
 	Store      *store.Store
 	Nameserver Nameserver       // nil: this process has no name-server role
@@ -84,7 +85,10 @@ type Options struct {
 
 // Broker is one broker. New opens its tables, Recover brings the queues up to the log, Start opens the ports, Stop ends it.
 type Broker struct {
-	cfg    *config.Config
+	cfg    *config.Config // as of the start: for keys that stay
+	live   *config.Live
+	set    atomic.Pointer[settings] // what can change at run time
+	file   string                   // Options.ConfigFile
 	fs     sysio.FS
 	addr   string // that clients are told
 	logger *slog.Logger
@@ -123,21 +127,15 @@ type Broker struct {
 	timersDone chan struct{}
 
 	// Fixed by New; read on the hot path.
-	syncFlush        bool
-	readable         bool
-	writable         bool
-	syncFlushTimeout time.Duration
-	acceptSendsFrom  message.Millis
-	dispatchLagMax   int64
-	unflushedMax     int64
-	memoryWindow     message.PhyOffset
-	storeHost        message.Host
-	propertiesSuffix []byte // MSG_REGION, TRACE_ON and CLUSTER as every single message gets them
-	traceOn          string
+	syncFlush      bool
+	dispatchLagMax int64
+	unflushedMax   int64
+	storeHost      message.Host
 
 	stopping atomic.Bool // sends are refused
 
 	brokerPuts, brokerGets *stats.Item
+	slow                   slowCounters
 
 	bootTime   message.Millis
 	panics     atomic.Uint64
@@ -148,28 +146,20 @@ type Broker struct {
 
 // New opens the state files and builds everything that needs no port. Nothing on disk is changed.
 func New(o Options) (*Broker, error) {
-	cfg := o.Config
+	cfg := o.Config.Get()
 	b := &Broker{
-		cfg: cfg, fs: o.FS, addr: o.Addr, logger: o.Logger, fatal: o.Fatal, store: o.Store, namesrv: o.Nameserver, filters: filter.NewCache(),
+		cfg: cfg, live: o.Config, file: o.ConfigFile, fs: o.FS, addr: o.Addr, logger: o.Logger, fatal: o.Fatal, store: o.Store, namesrv: o.Nameserver, filters: filter.NewCache(),
 		stopTimers: make(chan struct{}), timersDone: make(chan struct{}), bootTime: now(),
-		syncFlush:        cfg.SyncFlushed(),
-		readable:         int32(cfg.BrokerPermission)&topics.PermRead != 0,
-		writable:         int32(cfg.BrokerPermission)&topics.PermWrite != 0,
-		syncFlushTimeout: time.Duration(cfg.SyncFlushTimeout) * time.Millisecond,
-		acceptSendsFrom:  message.Millis(cfg.StartAcceptSendRequestTimeStamp),
-		dispatchLagMax:   cfg.DispatchLagMaxBytes,
-		unflushedMax:     unflushedMaxOf(cfg.UnflushedMaxBytes),
-		storeHost:        message.HostOf(o.StoreHost),
-		traceOn:          boolText(cfg.TraceOn),
-	}
-	for _, p := range [][2]string{{message.PropertyMsgRegion, cfg.RegionId}, {message.PropertyTraceSwitch, b.traceOn}, {message.PropertyCluster, cfg.BrokerClusterName}} {
-		b.propertiesSuffix = message.AppendProperty(b.propertiesSuffix, p[0], p[1])
+		syncFlush:      cfg.SyncFlushed(),
+		dispatchLagMax: cfg.DispatchLagMaxBytes,
+		unflushedMax:   unflushedMaxOf(cfg.UnflushedMaxBytes),
+		storeHost:      message.HostOf(o.StoreHost),
 	}
 	physical, err := sysio.PhysicalMemory()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the size of the memory: %w", err)
 	}
-	b.memoryWindow = memoryWindowOf(uint64(physical), cfg.AccessMessageInMemoryMaxRatio)
+	b.set.Store(settingsOf(cfg, uint64(physical)))
 	if err := b.openTables(o); err != nil {
 		return nil, err
 	}
@@ -181,6 +171,7 @@ func New(o Options) (*Broker, error) {
 	b.polls = longpoll.New(b.wakeHeld)
 	b.buildFlush()
 	b.buildDispatch()
+	b.live.Watch(func(cfg *config.Config) { b.configure(cfg, uint64(physical)) })
 	return b, nil
 }
 
@@ -206,13 +197,7 @@ func (b *Broker) openTables(o Options) (err error) {
 	}
 	if b.topics, err = topics.Open(topics.Options{
 		FS: o.FS, Path: filepath.Join(dir, "topics.json"), Queues: b.store, Registrar: o.Registrar, Logger: b.logger, Now: now,
-		Settings: topics.Settings{
-			Cluster: cfg.BrokerClusterName, Broker: cfg.BrokerName, AutoCreate: cfg.AutoCreateTopicEnable,
-			DefaultQueueNums: int32(cfg.DefaultTopicQueueNums), ClusterTopic: cfg.ClusterTopicEnable, BrokerTopic: cfg.BrokerTopicEnable,
-			Trace: cfg.TraceTopicEnable, TraceTopic: cfg.MsgTraceTopicName, TimerWheel: cfg.TimerWheelEnable,
-			ReviveQueueNums: reviveQueueNums, ProtectSystemTopics: cfg.ValidateSystemTopicWhenUpdateTopic,
-			MixedMessageType: cfg.EnableMixedMessageType, Permission: int32(cfg.BrokerPermission),
-		},
+		Settings: topicSettings(cfg),
 	}); err != nil {
 		return err
 	}
@@ -235,7 +220,7 @@ func (b *Broker) openTables(o Options) (err error) {
 		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange, ExpiredAfter: message.Millis(cfg.ChannelExpiredTimeout),
 		Notify: func(group string) bool {
 			g := b.groups.Find(group)
-			return cfg.NotifyConsumerIdsChangedEnable && g != nil && g.Config().NotifyConsumerIDsChangedEnable
+			return b.set.Load().NotifyConsumerIdsChangedEnable && g != nil && g.Config().NotifyConsumerIDsChangedEnable
 		},
 	})
 	return nil
@@ -254,14 +239,7 @@ func (b *Broker) openDelays() (err error) {
 
 func (b *Broker) buildFlush() {
 	cfg := b.cfg
-	b.flusher = flush.New(b.store.CommitLog(), flush.Options{
-		Sync:             b.syncFlush,
-		Interval:         time.Duration(cfg.FlushIntervalCommitLog) * time.Millisecond,
-		LeastPages:       int64(cfg.FlushCommitLogLeastPages),
-		ThoroughInterval: time.Duration(cfg.FlushCommitLogThoroughInterval) * time.Millisecond,
-		EarlyBytes:       b.unflushedMax / 2,
-		Logger:           b.logger,
-	})
+	b.flusher = flush.New(b.store.CommitLog(), flush.Options{Sync: b.syncFlush, Pace: flushPace(cfg), EarlyBytes: b.unflushedMax / 2, Logger: b.logger})
 	b.flusher.Subscribe(b.flushed)
 }
 
@@ -271,11 +249,9 @@ func (b *Broker) buildDispatch() {
 		ScheduleTags: b.delays.ScheduleTags, OnError: b.store.SetDispatchError, Logger: b.logger})
 	b.store.DispatchedTo(b.dispatcher.LowWater)
 	b.keeper = dispatch.NewKeeper(b.dispatcher, b.store, dispatch.KeeperOptions{
-		Interval:         time.Duration(cfg.FlushIntervalConsumeQueue) * time.Millisecond,
-		LeastPages:       cfg.FlushConsumeQueueLeastPages,
-		ThoroughInterval: time.Duration(cfg.FlushConsumeQueueThoroughInterval) * time.Millisecond,
-		DistanceMax:      min(checkpointDistanceMax, checkpointDistanceFiles*cfg.MappedFileSizeCommitLog),
-		Logger:           b.logger,
+		KeeperPace:  keeperPace(cfg),
+		DistanceMax: min(checkpointDistanceMax, checkpointDistanceFiles*cfg.MappedFileSizeCommitLog),
+		Logger:      b.logger,
 	})
 	if x := b.store.Index(); x != nil && x.Writes() {
 		b.indexer = dispatch.NewIndexer(b.dispatcher, x, dispatch.IndexerOptions{FlushInterval: store.IndexFlushInterval, RetryInterval: store.IndexRetryInterval})
@@ -335,10 +311,10 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 	b.rates = control.NewRates(b.rateCounters)
 	b.transactions = b.buildTransactions()
 	b.processors = control.Processors(control.Deps{
-		Config: b.cfg, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients, Offsets: b.offsets,
+		Config: b.live, ConfigFile: b.file, FS: b.fs, Store: b.store, Topics: b.topics, Groups: b.groups, Clients: b.clients, Offsets: b.offsets,
 		Locks: b.locks, Relay: b.relay, Stats: b.stats, Pulled: b.pulled, WakePulls: b.wakePulls, Pusher: pusher{b}, Rates: b.rates,
 		Delays: b.delays, Sender: internalSender{b}, Retries: &b.retries, Transactions: b.transactions,
-		Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: int64(b.memoryWindow), Boot: b.bootTime,
+		Addr: b.addr, Dispatched: b.Dispatched, IndexBehind: b.IndexBehind, MemoryWindow: func() int64 { return int64(b.set.Load().memoryWindow) }, Boot: b.bootTime,
 		Logger: b.logger, Now: now,
 	})
 	b.control = startControlPool(b, automatic(b.cfg.ControlWorkers, controlWorkersAuto))
@@ -392,14 +368,10 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 }
 
 func (b *Broker) buildTransactions() *transaction.Service {
-	cfg := b.cfg
+	cfg := b.live.Get()
 	return transaction.New(transaction.Options{
-		Settings: transaction.Settings{
-			BrokerName: cfg.BrokerName, TimeOut: message.Millis(cfg.TransactionTimeOut), Interval: time.Duration(cfg.TransactionCheckInterval) * time.Millisecond,
-			CheckMax: cfg.TransactionCheckMax, OpBytesMax: cfg.TransactionOpMsgMaxSize, OpInterval: message.Millis(cfg.TransactionOpBatchInterval),
-			ReservedTime: message.Millis(cfg.FileReservedTime) * 3600_000,
-		},
-		Store: b.store, Log: internalSender{b}, Progress: b.offsets, Producers: b.clients, Pusher: pusher{b}, CaughtUp: b.dispatcher.CaughtUp,
+		Settings: transactionSettings(cfg),
+		Store:    b.store, Log: internalSender{b}, Progress: b.offsets, Producers: b.clients, Pusher: pusher{b}, CaughtUp: b.dispatcher.CaughtUp,
 		DiscardTopic: func() *wire.Refusal {
 			_, refusal := b.topics.CreateDiscardTopic()
 			return refusal

@@ -63,7 +63,7 @@ func startBroker(t *testing.T, fsys sysio.FS, dir string, settings ...string) *t
 		t.Fatal(err)
 	}
 	b.store = st
-	b.Broker, err = New(Options{Config: cfg, FS: fsys, Store: st, Addr: "127.0.0.1:10911", StoreHost: netip.MustParseAddrPort("127.0.0.1:10911"),
+	b.Broker, err = New(Options{Config: config.NewLive(cfg, nil), FS: fsys, Store: st, Addr: "127.0.0.1:10911", StoreHost: netip.MustParseAddrPort("127.0.0.1:10911"),
 		Logger: logger, Fatal: func(err error) { b.fatal.CompareAndSwap(nil, &err) }})
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func (s internalSender) Await(end message.PhyOffset) error {
 // Durable returns when everything below end is durable; in ASYNC_FLUSH it asks for the sync. Errors: flush.ErrFlushTimeout
 // after syncFlushTimeout (the records are stored and may become durable yet), anything else means that they are lost.
 func (s internalSender) Durable(end message.PhyOffset) error {
-	return s.flusher.Wait(end, time.Now().Add(s.syncFlushTimeout))
+	return s.flusher.Wait(end, time.Now().Add(s.set.Load().syncFlushTimeout))
 }
 
 // Send is Append and, if wait is set, Await of one record. The error is the refusal, or the failure of the sync.

@@ -36,8 +36,9 @@ type loopState struct {
 
 // Kinds of events that loops count.
 const (
-	countSent = iota
-	countSentBytes
+	countSent        = iota
+	countSentBytes   // of bodies
+	countStoredBytes // of their records
 	countSendFailed
 	countFlushTimeouts
 	countPulls

@@ -109,9 +109,9 @@ const (
 // hot: 0 allocs without refusal.
 func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pullRequest) (forbidden int32, refusal *wire.Refusal) {
 	switch {
-	case !b.readable:
+	case !b.set.Load().readable:
 		return forbiddenBroker, wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] pulling message is forbidden")
-	case wire.RequestCode(cmd.Code) == wire.RequestLitePullMessage && !b.cfg.LitePullMessageEnable:
+	case wire.RequestCode(cmd.Code) == wire.RequestLitePullMessage && !b.set.Load().LitePullMessageEnable:
 		return forbiddenBroker, wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] for lite pull consumer is forbidden")
 	}
 	group := b.groups.Lookup(h.ConsumerGroup)
@@ -199,8 +199,8 @@ func noPropertyFilter(expressionType string) *wire.Refusal {
 
 // suspendOf is how long this request may be held.
 func (b *Broker) suspendOf(h *wire.PullMessageHeader) time.Duration {
-	if !b.cfg.LongPollingEnable {
-		return time.Duration(b.cfg.ShortPollingTimeMills) * time.Millisecond
+	if set := b.set.Load(); !set.LongPollingEnable {
+		return time.Duration(set.ShortPollingTimeMills) * time.Millisecond
 	}
 	return time.Duration(min(max(h.SuspendTimeoutMillis, 0), suspendMax.Milliseconds())) * time.Millisecond
 }
@@ -330,7 +330,7 @@ func (l lookup) settle(found bool) lookup {
 
 // scanMax is how many units one pull may look at (maxFilterMessageSize bytes, or the messages asked for).
 func (r *pullRequest) scanMax(b *Broker) int {
-	return max(b.cfg.MaxFilterMessageSize/unitBytes, r.count)
+	return max(b.set.Load().MaxFilterMessageSize/unitBytes, r.count)
 }
 
 // take applies the limits of one answer (DefaultMessageStore.isTheBatchFull).
@@ -343,9 +343,10 @@ type take struct {
 }
 
 func (b *Broker) newTake(r *pullRequest) take {
-	return take{countMax: max(r.count, 1), memoryCount: b.cfg.MaxTransferCountOnMessageInMemory, memoryBytes: b.cfg.MaxTransferBytesOnMessageInMemory,
-		diskCount: b.cfg.MaxTransferCountOnMessageInDisk, diskBytes: b.cfg.MaxTransferBytesOnMessageInDisk,
-		memoryFrom: b.store.Wrote() - b.memoryWindow}
+	set := b.set.Load()
+	return take{countMax: max(r.count, 1), memoryCount: set.MaxTransferCountOnMessageInMemory, memoryBytes: set.MaxTransferBytesOnMessageInMemory,
+		diskCount: set.MaxTransferCountOnMessageInDisk, diskBytes: set.MaxTransferBytesOnMessageInDisk,
+		memoryFrom: b.store.Wrote() - set.memoryWindow}
 }
 
 // add takes u into the answer unless the answer is full without it. The first one always fits.

@@ -57,7 +57,7 @@ func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from sender, later fu
 	}
 	properties.Set([]byte(message.PropertyPushReplyTime), strconv.AppendInt(nil, int64(now()), 10))
 	properties.Set([]byte(message.PropertyMsgRegion), []byte(b.cfg.RegionId))
-	properties.Set([]byte(message.PropertyTraceSwitch), []byte(b.traceOn))
+	properties.Set([]byte(message.PropertyTraceSwitch), []byte(b.set.Load().traceOn))
 	header := wire.ReplyMessageRequestHeader{ProducerGroup: string(h.ProducerGroup), Topic: string(h.Topic), DefaultTopic: string(h.DefaultTopic),
 		DefaultTopicQueueNums: h.DefaultTopicQueueNums, QueueID: int32(p.queueID), SysFlag: h.SysFlag, BornTimestamp: h.BornTimestamp, Flag: h.Flag,
 		Properties: string(properties.AppendTo(nil)), ReconsumeTimes: h.ReconsumeTimes, UnitMode: h.UnitMode, BornHost: from.host.String(),
@@ -81,7 +81,7 @@ func (r *pendingReply) pushed(failure string) {
 		code = wire.ResponseSystemError
 		b.repliesFailed.Add(1)
 	}
-	response := wire.SendMessageResponse{MsgID: []byte("0"), QueueID: int32(r.queueID), TransactionID: r.uniqKey, Region: b.cfg.RegionId, TraceOn: b.traceOn}
+	response := wire.SendMessageResponse{MsgID: []byte("0"), QueueID: int32(r.queueID), TransactionID: r.uniqKey, Region: b.cfg.RegionId, TraceOn: b.set.Load().traceOn}
 	finish := func() {
 		if r.oneway {
 			r.done(nil)
@@ -91,7 +91,7 @@ func (r *pendingReply) pushed(failure string) {
 		buf.B = wire.AppendSendResponse(buf.B, r.enc, r.opaque, code, failure, &response)
 		r.done(buf)
 	}
-	if !b.cfg.StoreReplyMessageEnable {
+	if !b.set.Load().StoreReplyMessageEnable {
 		finish()
 		return
 	}

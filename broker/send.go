@@ -127,7 +127,7 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 	} else {
 		m.Body, m.BodyCRC = cmd.Body, message.BodyCRC(cmd.Body)
 		m.Flag, m.ReconsumeTimes = h.Flag, h.ReconsumeTimes
-		m.Properties, m.PropertiesSuffix = b.storedProperties(t, h.Properties, cmd.Encoding), b.propertiesSuffix
+		m.Properties, m.PropertiesSuffix = b.storedProperties(t, h.Properties, cmd.Encoding), b.set.Load().propertiesSuffix
 		switch {
 		case t.props.half:
 			if !b.makeHalf(t, &m) {
@@ -377,7 +377,7 @@ func (b *Broker) appendSendAnswer(dst []byte, t *sendTurn, p *pendingSend, code 
 		t.offsets = append(t.offsets, t.messages[i].PhyOffset)
 	}
 	t.response = wire.SendMessageResponse{StoreHost: b.storeHost, PhyOffsets: t.offsets, QueueID: int32(p.queueID),
-		QueueOffset: int64(first.QueueOffset), TransactionID: p.uniqKey, Region: b.cfg.RegionId, TraceOn: b.traceOn}
+		QueueOffset: int64(first.QueueOffset), TransactionID: p.uniqKey, Region: b.cfg.RegionId, TraceOn: b.set.Load().traceOn}
 	return wire.AppendSendResponse(dst, p.enc, p.opaque, code, "", &t.response)
 }
 
@@ -389,7 +389,7 @@ type sendRefusalHeader struct {
 
 // appendSendRefusal writes the answer to a refused send.
 func (b *Broker) appendSendRefusal(dst []byte, enc wire.Encoding, opaque int32, r *wire.Refusal) []byte {
-	return wire.AppendResponse(dst, enc, opaque, r.Code, r.Remark, sendRefusalHeader{b.cfg.RegionId, b.traceOn}, nil)
+	return wire.AppendResponse(dst, enc, opaque, r.Code, r.Remark, sendRefusalHeader{b.cfg.RegionId, b.set.Load().traceOn}, nil)
 }
 
 // countSend adds one answered send to the loop's counters.
@@ -404,12 +404,14 @@ func (b *Broker) countSend(ls *loopState, run *topicRun, t *sendTurn, p *pending
 		ls.count[countSentBytes] += uint64(len(t.messages[i].Body))
 		size += t.messages[i].Size()
 	}
+	ls.count[countStoredBytes] += uint64(size)
 	run.add(b, p.topic.NameBytes(), int64(p.n), int64(size))
 }
 
 // runSend carries out one send on a control worker: a topic has to be created first. It waits for the sync itself.
 func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []byte) {
 	if r := b.admitSlowly(t, cmd, from); r != nil {
+		b.slow.failed.Add(1)
 		return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 	}
 	defer t.reset()
@@ -418,7 +420,7 @@ func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from sender) (answer []
 	p, code := &t.pending[0], wire.ResponseSuccess
 	b.countSlowSend(t, p)
 	if b.syncFlush && p.wait && t.messages[0].Err == nil {
-		switch err := b.flusher.Wait(end, time.Now().Add(b.syncFlushTimeout)); {
+		switch err := b.flusher.Wait(end, time.Now().Add(b.set.Load().syncFlushTimeout)); {
 		case err == flush.ErrFlushTimeout:
 			code = wire.ResponseFlushDiskTimeout
 		case err != nil:

@@ -32,8 +32,8 @@ var (
 //
 // hot: 0 allocs without refusal.
 func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) *wire.Refusal {
-	if b.acceptSendsFrom > 0 && now() < b.acceptSendsFrom {
-		return wire.Refuse(wire.ResponseSystemError, "broker unable to service, until "+time.UnixMilli(int64(b.acceptSendsFrom)).Format(time.DateTime))
+	if from := b.set.Load().acceptSendsFrom; from > 0 && now() < from {
+		return wire.Refuse(wire.ResponseSystemError, "broker unable to service, until "+time.UnixMilli(int64(from)).Format(time.DateTime))
 	}
 	if topic == nil {
 		return topics.CheckName(string(h.Topic))
@@ -41,8 +41,8 @@ func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) 
 	if topic.SendForbidden() {
 		return topics.SendForbiddenRefusal(topic.Name())
 	}
-	if !b.writable && topic.Config().Order {
-		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden: brokerPermission is "+itoa(int32(b.cfg.BrokerPermission))+", the topic is ordered")
+	if !b.set.Load().writable && topic.Config().Order {
+		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden: brokerPermission is "+itoa(int32(b.set.Load().BrokerPermission))+", the topic is ordered")
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message topic length over %d", topics.NameBytesMax))
 	}
 	switch transaction := h.SysFlag & message.SysFlagTransactionMask; {
-	case p.half && b.cfg.RejectTransactionMessage:
+	case p.half && b.set.Load().RejectTransactionMessage:
 		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending transaction message is forbidden")
 	case p.half && h.Batch:
 		return refusalHalf
@@ -71,8 +71,8 @@ func (b *Broker) checkSendContent(h *wire.SendMessageHeader, p *sendProperties, 
 	switch {
 	case len(body) == 0:
 		return refusalEmpty
-	case int64(len(body)) > int64(b.cfg.MaxMessageSize):
-		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message body size exceeded: %d bytes, maxMessageSize is %d", len(body), b.cfg.MaxMessageSize))
+	case int64(len(body)) > int64(b.set.Load().MaxMessageSize):
+		return wire.Refuse(wire.ResponseMessageIllegal, fmt.Sprintf("message body size exceeded: %d bytes, maxMessageSize is %d", len(body), b.set.Load().MaxMessageSize))
 	}
 	return nil
 }

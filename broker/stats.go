@@ -82,6 +82,9 @@ func (b *Broker) Stats() Stats {
 			*sum += ls.published[kind].Load()
 		}
 	}
+	s.Sent += b.slow.sent.Load()
+	s.SentBytes += b.slow.sentBytes.Load()
+	s.SendFailed += b.slow.failed.Load()
 	return s
 }
 
@@ -131,10 +134,10 @@ func CloseReasons() []string { return netio.Labels() }
 
 // rateCounters are the sums that GET_BROKER_RUNTIME_INFO shows as rates.
 func (b *Broker) rateCounters() control.Counters {
-	var c control.Counters
+	c := control.Counters{Puts: b.slow.sent.Load(), PutBytes: b.slow.storedBytes.Load(), PutsRefused: b.slow.failed.Load()}
 	for _, ls := range b.loops {
 		c.Puts += ls.published[countSent].Load()
-		c.PutBytes += ls.published[countSentBytes].Load()
+		c.PutBytes += ls.published[countStoredBytes].Load()
 		c.PutsRefused += ls.published[countSendFailed].Load()
 		c.GetsFound += ls.published[countPullsFound].Load()
 		c.GetsMissed += ls.published[countPullsMissed].Load()

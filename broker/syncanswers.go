@@ -46,7 +46,7 @@ func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend) {
 	start := len(a.bytes)
 	a.bytes = b.appendSendAnswer(a.bytes, t, p, wire.ResponseSuccess)
 	a.queue = append(a.queue, syncAnswer{end: last.PhyOffset + message.PhyOffset(last.Size()), ref: p.ref, opaque: p.opaque, enc: p.enc,
-		deadline: now() + message.Millis(b.syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
+		deadline: now() + message.Millis(b.set.Load().syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
 	a.waiting.Store(int64(len(a.queue) - a.head))
 }
 

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"sync/atomic"
+
 	"peregrine/broker/stats"
 	"peregrine/internal/message"
 )
@@ -56,14 +58,24 @@ func (b *Broker) wakePulls(topic string, id message.QueueID) {
 	}
 }
 
+// slowCounters are what loops count of sends, for those that control workers carried out.
+type slowCounters struct {
+	sent, sentBytes, storedBytes, failed atomic.Uint64
+}
+
 // countSlowSend counts a send that a control worker carried out.
 func (b *Broker) countSlowSend(t *sendTurn, p *pendingSend) {
 	if t.messages[p.first].Err != nil {
+		b.slow.failed.Add(uint64(p.n))
 		return
 	}
 	var run topicRun
 	for i := p.first; i < p.first+p.n; i++ {
-		run.add(b, p.topic.NameBytes(), 1, int64(t.messages[i].Size()))
+		m := &t.messages[i]
+		b.slow.sentBytes.Add(uint64(len(m.Body)))
+		b.slow.storedBytes.Add(uint64(m.Size()))
+		run.add(b, p.topic.NameBytes(), 1, int64(m.Size()))
 	}
+	b.slow.sent.Add(uint64(p.n))
 	run.flush(b)
 }

@@ -21,8 +21,8 @@ type QueueFiles interface {
 	SaveCheckpoint(storeTime message.Millis, phy message.PhyOffset) error
 }
 
-// KeeperOptions says when a Keeper syncs.
-type KeeperOptions struct {
+// KeeperPace says how long appended units wait for a sync.
+type KeeperPace struct {
 	// Interval (flushIntervalConsumeQueue, 1 s) is the time between new units and the sync of queues with LeastPages.
 	Interval time.Duration
 	// LeastPages (flushConsumeQueueLeastPages, 2) is how many unsynced pages a queue needs to be synced then.
@@ -30,6 +30,12 @@ type KeeperOptions struct {
 	// ThoroughInterval (flushConsumeQueueThoroughInterval, 60 s) is the time between two passes that sync everything and
 	// move the checkpoint. The first pass after Start is one.
 	ThoroughInterval time.Duration
+}
+
+// KeeperOptions says when a Keeper syncs.
+type KeeperOptions struct {
+	// KeeperPace is how often queues are synced, until Configure.
+	KeeperPace
 	// DistanceMax is how many bytes may be dispatched beyond the checkpoint before a thorough pass is made out of turn: it
 	// bounds what a start after kill -9 reads. 0: no bound.
 	DistanceMax int64
@@ -58,6 +64,7 @@ type Keeper struct {
 	_      [cacheLinePad]byte
 
 	wake     chan struct{} // capacity 1; one token for each sleep that somebody ended
+	pace     atomic.Pointer[KeeperPace]
 	stopping chan struct{}
 	stopOnce sync.Once
 	done     chan struct{}
@@ -91,12 +98,18 @@ func NewKeeper(d *Dispatcher, files QueueFiles, opts KeeperOptions) *Keeper {
 		done:       make(chan struct{}),
 		waiting:    Mark{Newest: NoRecord},
 	}
-	k.opts.Interval = max(opts.Interval, keeperIntervalMin)
+	k.Configure(opts.KeeperPace)
 	if k.logger == nil {
 		k.logger = slog.New(slog.DiscardHandler)
 	}
 	d.keeper = k
 	return k
+}
+
+// Configure changes the pace, from the next sleep on. Any goroutine.
+func (k *Keeper) Configure(p KeeperPace) {
+	p.Interval = max(p.Interval, keeperIntervalMin)
+	k.pace.Store(&p)
 }
 
 // Start begins. What the dispatcher did before counts as unsynced. Call it once, after Dispatcher.Start.
@@ -167,7 +180,7 @@ func (k *Keeper) run() {
 		k.saveWaiting()
 		if k.unsynced {
 			now := time.Now()
-			k.pass(now.Sub(k.lastThorough) >= k.opts.ThoroughInterval || k.tooFar(), now)
+			k.pass(now.Sub(k.lastThorough) >= k.pace.Load().ThoroughInterval || k.tooFar(), now)
 		}
 	}
 	k.pass(true, time.Now())
@@ -181,7 +194,7 @@ func (k *Keeper) sleep(timer *time.Timer) bool {
 			return false
 		}
 		if k.dirty.Load() || k.waiting.Newest != NoRecord {
-			timer.Reset(k.opts.Interval)
+			timer.Reset(k.pace.Load().Interval)
 			select {
 			case <-timer.C:
 				return true
@@ -192,7 +205,7 @@ func (k *Keeper) sleep(timer *time.Timer) bool {
 		// Nothing new. What is left unsynced by the last passes waits for the thorough one.
 		var expired <-chan time.Time
 		if k.unsynced {
-			timer.Reset(max(0, k.opts.ThoroughInterval-time.Since(k.lastThorough)))
+			timer.Reset(max(0, k.pace.Load().ThoroughInterval-time.Since(k.lastThorough)))
 			expired = timer.C
 		}
 		k.parked.Store(true)
@@ -229,7 +242,7 @@ func (k *Keeper) pass(thorough bool, now time.Time) {
 	if k.Err() != nil {
 		return
 	}
-	leastPages := k.opts.LeastPages
+	leastPages := k.pace.Load().LeastPages
 	if thorough {
 		leastPages = 0
 		k.thoroughPasses.Add(1)

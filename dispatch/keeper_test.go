@@ -88,7 +88,7 @@ func keeping(t *testing.T, files *fakeFiles, opts KeeperOptions) (k *Keeper, arr
 }
 
 func originalKeeper() KeeperOptions {
-	return KeeperOptions{Interval: time.Second, LeastPages: 2, ThoroughInterval: time.Minute}
+	return KeeperOptions{KeeperPace: KeeperPace{Interval: time.Second, LeastPages: 2, ThoroughInterval: time.Minute}}
 }
 
 func TestKeeperSyncsAsTheOriginalDoes(t *testing.T) {

@@ -162,7 +162,7 @@ func checkQueues(t testing.TB, s *store.Store, torn bool) (records int) {
 
 // hasty syncs and moves the checkpoint as often as possible, so that crashes find it in every state.
 func hasty() KeeperOptions {
-	return KeeperOptions{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond}
+	return KeeperOptions{KeeperPace: KeeperPace{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond}}
 }
 
 // Kill -9 and power cuts in the middle of sends, again and again on the same directory. Afterwards every queue has each

@@ -8,7 +8,7 @@ import (
 
 // original is ASYNC_FLUSH with RocketMQ's defaults.
 func original() Options {
-	return Options{Interval: 500 * time.Millisecond, ThoroughInterval: 10 * time.Second, LeastPages: 4, EarlyBytes: 1 << 20}
+	return Options{Pace: Pace{Interval: 500 * time.Millisecond, ThoroughInterval: 10 * time.Second, LeastPages: 4}, EarlyBytes: 1 << 20}
 }
 
 func TestAsyncSyncsOncePerInterval(t *testing.T) {

@@ -23,9 +23,22 @@ type Log interface {
 
 // Options says when a Committer syncs. The zero value of a duration or a size switches that reason off.
 type Options struct {
-	// Sync is flushDiskType=SYNC_FLUSH: whatever is requested is synced at once. The four below are for ASYNC_FLUSH.
+	// Sync is flushDiskType=SYNC_FLUSH: whatever is requested is synced at once. The two below are for ASYNC_FLUSH.
 	Sync bool
 
+	// Pace is when a look at the log syncs it, until Configure.
+	Pace Pace
+
+	// EarlyBytes (half of peregrine.unflushedMaxBytes): that many unflushed bytes are synced without waiting for the
+	// interval, so that a steady load is never refused because of the bound itself.
+	EarlyBytes int64
+
+	// Logger gets one line when a sync fails. Nil: no lines.
+	Logger *slog.Logger
+}
+
+// Pace says how long written bytes wait for a sync in ASYNC_FLUSH.
+type Pace struct {
 	// Interval (flushIntervalCommitLog, 500 ms) is how often the log is looked at while something is unflushed.
 	Interval time.Duration
 
@@ -36,13 +49,6 @@ type Options struct {
 	// ThoroughInterval (flushCommitLogThoroughInterval, 10 s) is the age at which unflushed bytes are synced
 	// however few they are.
 	ThoroughInterval time.Duration
-
-	// EarlyBytes (half of peregrine.unflushedMaxBytes): that many unflushed bytes are synced without waiting for the
-	// interval, so that a steady load is never refused because of the bound itself.
-	EarlyBytes int64
-
-	// Logger gets one line when a sync fails. Nil: no lines.
-	Logger *slog.Logger
 }
 
 // awake is the value of wakeAt while the flusher is not asleep: no request reaches it.
@@ -52,6 +58,7 @@ const awake = math.MaxInt64
 type Committer struct {
 	log         Log
 	opts        Options
+	pace        atomic.Pointer[Pace]
 	logger      *slog.Logger
 	subscribers []func(upTo message.PhyOffset, err error) // fixed by Start
 	started     bool
@@ -91,10 +98,14 @@ func New(log Log, opts Options) *Committer {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Committer{log: log, opts: opts, logger: logger, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	c.pace.Store(&opts.Pace)
 	c.counters.epoch = time.Now()
 	c.wakeAt.Store(awake)
 	return c
 }
+
+// Configure changes the pace, from the next look at the log on. Any goroutine.
+func (c *Committer) Configure(p Pace) { c.pace.Store(&p) }
 
 // Subscribe adds a function that the flusher calls once after each sync, with the new flushed position and a nil error,
 // or once with the flushed position and the sticky error after the failed one; nothing follows that. It runs on

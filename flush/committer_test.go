@@ -231,7 +231,7 @@ func TestWaitersAreBounded(t *testing.T) {
 }
 
 func TestStopMakesALastSync(t *testing.T) {
-	for _, opts := range []Options{{Sync: true}, {Interval: time.Hour}} {
+	for _, opts := range []Options{{Sync: true}, {Pace: Pace{Interval: time.Hour}}} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &fakeLog{plan: slowDisk}
 			c := started(t, log, opts)
@@ -275,7 +275,7 @@ func TestRequestBeyondWroteDoesNotSpin(t *testing.T) {
 	for _, sync := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &fakeLog{}
-			c := started(t, log, Options{Sync: sync, Interval: time.Second, ThoroughInterval: time.Second})
+			c := started(t, log, Options{Sync: sync, Pace: Pace{Interval: time.Second, ThoroughInterval: time.Second}})
 			c.Request(1000)
 			if err := c.Wait(1000, time.Now().Add(time.Hour)); !errors.Is(err, ErrFlushTimeout) || log.syncs.Load() != 0 {
 				t.Fatal(err, log.syncs.Load())

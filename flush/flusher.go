@@ -60,22 +60,22 @@ func (c *Committer) decide(f *flusher) (due bool, wakeAt int64, sleep time.Durat
 		return true, 0, 0
 	}
 
-	now := time.Now()
+	now, pace := time.Now(), c.pace.Load()
 	if f.dirtySince.IsZero() {
-		f.dirtySince, f.nextLook = now, now.Add(c.opts.Interval)
+		f.dirtySince, f.nextLook = now, now.Add(pace.Interval)
 	}
 	sleep = time.Duration(1<<63 - 1)
-	if c.opts.ThoroughInterval > 0 {
-		if sleep = f.dirtySince.Add(c.opts.ThoroughInterval).Sub(now); sleep <= 0 {
+	if pace.ThoroughInterval > 0 {
+		if sleep = f.dirtySince.Add(pace.ThoroughInterval).Sub(now); sleep <= 0 {
 			return true, 0, 0
 		}
 	}
-	if c.opts.Interval > 0 {
+	if pace.Interval > 0 {
 		if !now.Before(f.nextLook) {
-			if wrote/pageSize-flushed/pageSize >= c.opts.LeastPages {
+			if wrote/pageSize-flushed/pageSize >= pace.LeastPages {
 				return true, 0, 0
 			}
-			f.nextLook = now.Add(c.opts.Interval)
+			f.nextLook = now.Add(pace.Interval)
 		}
 		sleep = min(sleep, f.nextLook.Sub(now))
 	}

@@ -44,7 +44,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 func TestNoWaiterIsForgotten(t *testing.T) {
 	const rounds = 40_000
 	log := &fakeLogFast{}
-	c := started(t, log, Options{Interval: time.Hour, ThoroughInterval: time.Hour})
+	c := started(t, log, Options{Pace: Pace{Interval: time.Hour, ThoroughInterval: time.Hour}})
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -70,7 +70,7 @@ type fakeLogFast struct{ fakeLog }
 func (l *fakeLogFast) Sync(to message.PhyOffset) (message.PhyOffset, error) { return to, nil }
 
 func TestRequestAllocatesNothing(t *testing.T) {
-	for _, opts := range []Options{{Sync: true}, {Interval: time.Hour, ThoroughInterval: time.Hour}} {
+	for _, opts := range []Options{{Sync: true}, {Pace: Pace{Interval: time.Hour, ThoroughInterval: time.Hour}}} {
 		log := &fakeLogFast{}
 		c := started(t, log, opts)
 		if n := testing.AllocsPerRun(1000, func() { c.Request(log.append(1)) }); n != 0 {
@@ -91,7 +91,7 @@ func TestRequestAllocatesNothing(t *testing.T) {
 
 func BenchmarkRequest(b *testing.B) {
 	log := &fakeLogFast{}
-	c := started(b, log, Options{Interval: time.Hour, ThoroughInterval: time.Hour})
+	c := started(b, log, Options{Pace: Pace{Interval: time.Hour, ThoroughInterval: time.Hour}})
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Request(log.append(1))

@@ -151,9 +151,7 @@ func mqadminSuite(t *testing.T, version string) {
 	admin := func(arguments ...string) string {
 		t.Helper()
 		var out strings.Builder
-		line := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + home, "-Drocketmq.home.dir=" + home,
-			"-cp", classPath, "org.apache.rocketmq.tools.command.MQAdminStartup"}
-		line = append(append(line, arguments...), "-n", broker.NameServer())
+		line := append(append(toolsLine(home, classPath, "org.apache.rocketmq.tools.command.MQAdminStartup"), arguments...), "-n", broker.NameServer())
 		p, err := StartProcess("mqadmin", filepath.Join(home, "mqadmin.log"), command(home, "java", line...), func(l []byte) {
 			out.Write(l)
 			out.WriteByte('\n')

@@ -53,6 +53,7 @@ type Event struct {
 	IDs       int      `json:"ids"`       // batch: ids in the answer
 	OffsetIDs int      `json:"offsetIds"` // batch: offset ids in the answer
 	Error     string   `json:"error"`     // failed, retry, client-error
+	Out       string   `json:"out"`       // ran
 	Expected  int      `json:"expected"`  // missing
 	Arrived   int      `json:"arrived"`   // missing
 }

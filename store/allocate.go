@@ -151,7 +151,7 @@ func (a *allocator) fill() error {
 func (a *allocator) lacking(wrote message.PhyOffset) (*mappedFile, error) {
 	l := a.l
 	table := l.files.Load()
-	whole := a.allows(l.set.segmentBytes, l.set.forcePct) == nil
+	whole := a.allows(l.set.segmentBytes, l.set.now().forcePct) == nil
 	f := table.at(wrote)
 	if f == nil {
 		return a.create(wrote, whole)
@@ -189,7 +189,7 @@ func (a *allocator) lacking(wrote message.PhyOffset) (*mappedFile, error) {
 // the table. The size is set first: a crash leaves a file of full length or an empty one, and both are understood at start.
 func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, error) {
 	l := a.l
-	if err := a.allows(1, l.set.warnPct); err != nil {
+	if err := a.allows(1, l.set.now().warnPct); err != nil {
 		return nil, err
 	}
 	f := &mappedFile{start: start, size: l.set.segmentBytes, path: dataPath(l.set.logDir, int64(start))}
@@ -233,11 +233,11 @@ func (a *allocator) extend(f *mappedFile) error {
 	if n == 0 {
 		return nil
 	}
-	if a.allows(n, l.set.forcePct) != nil {
+	if a.allows(n, l.set.now().forcePct) != nil {
 		n = min(n, allocateStepBytes)
 	}
 	// Near the threshold smaller pieces still help: the last bytes that may be used are used.
-	for err := a.allows(n, l.set.warnPct); err != nil; err = a.allows(n, l.set.warnPct) {
+	for err := a.allows(n, l.set.now().warnPct); err != nil; err = a.allows(n, l.set.now().warnPct) {
 		if n /= 2; n < sysio.PageSize {
 			return err
 		}
@@ -272,7 +272,7 @@ func (a *allocator) allows(n int64, percent int) error {
 
 func (a *allocator) failed(f *mappedFile, err error) error {
 	if sysio.IsNoSpace(err) {
-		return noSpace(a.l.fsys, f.path, a.l.set.warnPct, err)
+		return noSpace(a.l.fsys, f.path, a.l.set.now().warnPct, err)
 	}
 	return fmt.Errorf("%w: make %s: %w", ErrWriteFailed, f.path, err)
 }

@@ -97,7 +97,7 @@ func (l *CommitLog) check(m *Message) error {
 		return ErrBadTopic
 	case len(m.Properties)+len(m.PropertiesSuffix) > message.PropertiesBytesMax:
 		return ErrProperties
-	case int64(m.bytes) > l.set.recordBytesMax:
+	case int64(m.bytes) > l.set.now().recordBytesMax:
 		return ErrTooLarge
 	}
 	return nil

@@ -76,7 +76,7 @@ func (l *CommitLog) writeDirect(p []byte, phy message.PhyOffset) error {
 	}
 	if _, err := v.file.WriteAt(p, int64(phy-l.cur.start)); err != nil {
 		if sysio.IsNoSpace(err) {
-			return noSpace(l.fsys, l.cur.path, l.set.warnPct, err)
+			return noSpace(l.fsys, l.cur.path, l.set.now().warnPct, err)
 		}
 		return fmt.Errorf("%w: %s: %w", ErrWriteFailed, l.cur.path, err)
 	}

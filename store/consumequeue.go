@@ -226,7 +226,7 @@ func (q *Queue) writeTo(key fileKey, at int64, p []byte) error {
 		return nil
 	}
 	if sysio.IsNoSpace(err) {
-		return noSpace(q.store.fsys, q.path(key), q.store.set.warnPct, err)
+		return noSpace(q.store.fsys, q.path(key), q.store.set.now().warnPct, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.path(key), err)
 }

@@ -53,20 +53,20 @@ func (s *Store) checkDisk() {
 	}
 	s.diskUnknown = false
 	s.usedPct.Store(int64(worst.pct))
-	if forced := worst.pct > s.set.forcePct; forced != s.diskForced {
+	if forced := worst.pct > s.set.now().forcePct; forced != s.diskForced {
 		s.diskForced = forced
 		if forced && s.cleaner.began.Load() {
 			s.cleaner.bringForward()
 		}
 	}
 	switch {
-	case worst.pct > s.set.warnPct:
+	case worst.pct > s.set.now().warnPct:
 		if !s.diskFull {
-			s.logger.Error("disk full: sends are refused", "path", worst.path, "usedPercent", worst.pct, "threshold", s.set.warnPct)
+			s.logger.Error("disk full: sends are refused", "path", worst.path, "usedPercent", worst.pct, "threshold", s.set.now().warnPct)
 		}
 		s.diskFull = true
-		s.log.setCause(&s.log.full, &DiskFullError{Path: worst.path, UsedPct: worst.pct, Threshold: s.set.warnPct})
-	case worst.pct <= s.set.forcePct && s.diskFull:
+		s.log.setCause(&s.log.full, &DiskFullError{Path: worst.path, UsedPct: worst.pct, Threshold: s.set.now().warnPct})
+	case worst.pct <= s.set.now().forcePct && s.diskFull:
 		s.logger.Info("disk has space again: sends are accepted", "path", worst.path, "usedPercent", worst.pct)
 		s.diskFull = false
 		s.log.setCause(&s.log.full, nil)
@@ -84,8 +84,8 @@ func noSpace(fsys sysio.FS, path string, threshold int, cause error) *DiskFullEr
 
 // doomedFiles is how many files may go next: the mappings of these end early, so that deleting them frees space at once.
 func (s *Store) doomedFiles() int {
-	if int(s.usedPct.Load()) > s.set.retention.usedPct {
-		return s.set.retention.batch
+	if int(s.usedPct.Load()) > s.set.now().retention.usedPct {
+		return s.set.now().retention.batch
 	}
 	return 0
 }

@@ -45,7 +45,7 @@ func (s *Store) prove() {
 	if err := probe(s.fsys, s.set.logDir); err != nil {
 		err = fmt.Errorf("a probe in %s could not be written: %w", s.set.logDir, err)
 		if sysio.IsNoSpace(err) {
-			err = noSpace(s.fsys, s.set.logDir, s.set.warnPct, err)
+			err = noSpace(s.fsys, s.set.logDir, s.set.now().warnPct, err)
 		}
 		s.log.unproven.CompareAndSwap(p, &err)
 		return

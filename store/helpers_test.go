@@ -25,8 +25,9 @@ const (
 func testSettings(root string, change ...func(*settings)) settings {
 	set := settings{
 		root: root, logDir: filepath.Join(root, "commitlog"), queueDir: filepath.Join(root, queueDirName),
-		segmentBytes: testSegment, queueFileBytes: testQueueFile, extDir: filepath.Join(root, extDirName), extFileBytes: testExtFile, recordBytesMax: 4<<20 + recordOverheadMax,
-		checkCRC: true, readAhead: true, warmStepBytes: 4096 * sysio.PageSize, warnPct: 90, forcePct: 85,
+		segmentBytes: testSegment, queueFileBytes: testQueueFile, extDir: filepath.Join(root, extDirName), extFileBytes: testExtFile,
+		checkCRC: true, readAhead: true, warmStepBytes: 4096 * sysio.PageSize,
+		adjustable: adjustable{recordBytesMax: 4<<20 + recordOverheadMax, warnPct: 90, forcePct: 85},
 	}
 	for _, c := range change {
 		c(&set)

@@ -268,7 +268,7 @@ func (x *Index) reopen(f *indexFile) error {
 
 // create makes the next file. What a failed attempt leaves is removed.
 func (x *Index) create() error {
-	if err := x.s.log.alloc.allows(x.geo.fileBytes(), x.s.set.forcePct); err != nil {
+	if err := x.s.log.alloc.allows(x.geo.fileBytes(), x.s.set.now().forcePct); err != nil {
 		return err
 	}
 	if err := makeDir(x.fsys, x.dir); err != nil {

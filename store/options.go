@@ -77,27 +77,45 @@ func settingsOf(c *config.Config) (settings, error) {
 		index:          indexGeometry{slots: int64(c.MaxHashSlotNum), items: int64(c.MaxIndexNum)},
 		indexWrite:     c.MessageIndexEnable && c.IndexFileWriteEnable,
 		indexRead:      c.IndexFileReadEnable,
-		recordBytesMax: int64(c.MaxMessageSize) + recordOverheadMax,
 		syncFlush:      c.SyncFlushed(),
 		direct:         c.WriteWithoutMmap,
 		readAhead:      c.DataReadAheadEnable,
 		warm:           c.WarmMapedFileEnable && !c.WriteWithoutMmap,
 		warmStepBytes:  int64(c.FlushLeastPagesWhenWarmMapedFile) * sysio.PageSize,
 		checkCRC:       c.CheckCRCOnRecover,
-		warnPct:        c.DiskSpaceWarningLevelRatio,
-		forcePct:       min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
 	}
-	hours, err := parseHours(c.DeleteWhen)
-	if err != nil {
+	var err error
+	if set.adjustable, err = adjustableOf(c); err != nil {
 		return set, err
-	}
-	set.retention = retention{
-		every: millis(c.CleanResourceInterval), keep: time.Duration(c.FileReservedTime) * time.Hour, hours: hours,
-		batch: c.DeleteFileBatchMax, filePause: millis(c.DeleteCommitLogFilesInterval), queuePause: millis(c.DeleteConsumeQueueFilesInterval),
-		forced: c.CleanFileForciblyEnable, usedPct: c.DiskMaxUsedSpaceRatio,
 	}
 	if strings.Contains(c.StorePathCommitLog, ",") {
 		return set, refuse(c.StorePathCommitLog, "storePathCommitLog names several directories; a log over several directories is not supported, name one")
 	}
 	return set, nil
+}
+
+func adjustableOf(c *config.Config) (adjustable, error) {
+	a := adjustable{
+		recordBytesMax: int64(c.MaxMessageSize) + recordOverheadMax,
+		warnPct:        c.DiskSpaceWarningLevelRatio,
+		forcePct:       min(c.DiskSpaceCleanForciblyRatio, c.DiskSpaceWarningLevelRatio),
+	}
+	hours, err := parseHours(c.DeleteWhen)
+	a.retention = retention{
+		every: millis(c.CleanResourceInterval), keep: time.Duration(c.FileReservedTime) * time.Hour, hours: hours,
+		batch: c.DeleteFileBatchMax, filePause: millis(c.DeleteCommitLogFilesInterval), queuePause: millis(c.DeleteConsumeQueueFilesInterval),
+		forced: c.CleanFileForciblyEnable, usedPct: c.DiskMaxUsedSpaceRatio,
+	}
+	return a, err
+}
+
+// Configure puts settings into effect that can change at run time: the size of records, retention and the marks of the disk.
+// The configuration has been checked (config.Live). Any goroutine.
+func (s *Store) Configure(c *config.Config) {
+	a, err := adjustableOf(c)
+	if err != nil {
+		s.logger.Error("settings are not in effect", "err", err)
+		return
+	}
+	s.set.live.Store(&a)
 }

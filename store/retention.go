@@ -47,7 +47,6 @@ func parseHours(text string) (hours [24]bool, err error) {
 // else subscribed, are trimmed to the new begin of the log (trimqueues.go).
 type cleaner struct {
 	s    *Store
-	set  retention
 	wake chan struct{} // capacity 1
 
 	manual atomic.Int32 // passes that an administrator asked for and that are left
@@ -76,8 +75,11 @@ type retentionCounts struct {
 }
 
 func newCleaner(s *Store) *cleaner {
-	return &cleaner{s: s, set: s.set.retention, wake: make(chan struct{}, 1), trimmed: s.log.MinPhy(), leftovers: true}
+	return &cleaner{s: s, wake: make(chan struct{}, 1), trimmed: s.log.MinPhy(), leftovers: true}
 }
+
+// set is how files are deleted, as configured now.
+func (c *cleaner) set() *retention { return &c.s.set.now().retention }
 
 func (c *cleaner) poke() {
 	select {
@@ -96,7 +98,7 @@ func (c *cleaner) bringForward() {
 // operator a minute to stop it.
 func (c *cleaner) run() {
 	defer c.s.running.Done()
-	timer := time.NewTimer(c.set.every * firstPassIntervals)
+	timer := time.NewTimer(c.set().every * firstPassIntervals)
 	defer timer.Stop()
 	for {
 		select {
@@ -112,7 +114,7 @@ func (c *cleaner) run() {
 		case <-timer.C:
 			c.began.Store(true)
 			c.pass()
-			timer.Reset(c.set.every)
+			timer.Reset(c.set().every)
 		}
 	}
 }
@@ -124,13 +126,13 @@ func (c *cleaner) pass() {
 	c.counts.passes.Add(1)
 	c.releaseUnmapped()
 	now := time.UnixMilli(int64(c.s.log.now()))
-	due := c.set.hours[now.Hour()]
+	due := c.set().hours[now.Hour()]
 	if c.manual.Load() > 0 {
 		c.manual.Add(-1)
 		due = true
 	}
 	disk := c.disk()
-	if due || !disk.known || disk.pct > c.set.usedPct || disk.pct > c.s.set.forcePct {
+	if due || !disk.known || disk.pct > c.set().usedPct || disk.pct > c.s.set.now().forcePct {
 		c.deleteExpired(now)
 	}
 	c.trim()
@@ -146,7 +148,7 @@ func (c *cleaner) deleteExpired(now time.Time) {
 	l := c.s.log
 	deleted, forced := 0, 0
 	entries := message.PhyOffset(-1) // durable up to here; -1: not asked yet
-	for deleted < c.set.batch {
+	for deleted < c.set().batch {
 		f := l.oldestDeletable()
 		if f == nil {
 			break
@@ -157,8 +159,8 @@ func (c *cleaner) deleteExpired(now time.Time) {
 			l.logger.Warn("a commitlog file cannot be looked at; nothing is deleted", "file", f.path, "error", err)
 			break
 		}
-		young := !gone && now.Sub(info.ModTime) < c.set.keep
-		if young && !(c.set.forced && c.disk().pct > c.s.set.forcePct) {
+		young := !gone && now.Sub(info.ModTime) < c.set().keep
+		if young && !(c.set().forced && c.disk().pct > c.s.set.now().forcePct) {
 			break
 		}
 		if entries < 0 {
@@ -167,7 +169,7 @@ func (c *cleaner) deleteExpired(now time.Time) {
 		if f.end() > entries {
 			break
 		}
-		if deleted > 0 && !c.pause(c.set.filePause) {
+		if deleted > 0 && !c.pause(c.set().filePause) {
 			break
 		}
 		if !c.deleteLogFile(f, gone) {

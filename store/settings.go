@@ -1,5 +1,7 @@
 package store
 
+import "sync/atomic"
+
 // settings is what the store takes out of broker.conf, in its own units.
 type settings struct {
 	root     string // storePathRootDir
@@ -11,7 +13,6 @@ type settings struct {
 	extDir         string // root/consumequeue_ext
 	extFileBytes   int64  // mappedFileSizeConsumeQueueExt
 	extWrite       bool   // enableConsumeQueueExt
-	recordBytesMax int64  // maxMessageSize + recordOverheadMax
 
 	indexDir   string        // root/index
 	index      indexGeometry // maxHashSlotNum, maxIndexNum
@@ -26,10 +27,21 @@ type settings struct {
 	warm          bool  // warmMapedFileEnable, and not direct
 	warmStepBytes int64 // flushLeastPagesWhenWarmMapedFile
 
-	warnPct  int // diskSpaceWarningLevelRatio
-	forcePct int // diskSpaceCleanForciblyRatio
-
-	retention retention
+	adjustable
+	live *atomic.Pointer[adjustable] // adjustable as it is now; shared by all copies
 
 	prepare func(begin func() error) error // Options.Prepare, nil: nothing
 }
+
+// adjustable are the settings that can change at run time (Store.Configure). What reads them asks settings.now.
+type adjustable struct {
+	recordBytesMax int64 // maxMessageSize + recordOverheadMax
+	warnPct        int   // diskSpaceWarningLevelRatio
+	forcePct       int   // diskSpaceCleanForciblyRatio
+	retention      retention
+}
+
+// now returns the settings that can change, as they are.
+//
+// hot: 0 allocs, one atomic load.
+func (s *settings) now() *adjustable { return s.live.Load() }

@@ -145,6 +145,8 @@ func makeDir(fsys sysio.FS, dir string) error {
 }
 
 func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.Millis, progress func(RecoveryProgress)) (*Store, error) {
+	set.live = new(atomic.Pointer[adjustable])
+	set.live.Store(&set.adjustable)
 	held, lay, run, err := claim(fsys, set)
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func (c *cleaner) trim() {
 			c.leftovers = true
 		}
 		c.counts.queueFiles.Add(int64(n))
-		if n > 0 && !c.pause(c.set.queuePause) {
+		if n > 0 && !c.pause(c.set().queuePause) {
 			c.leftovers = true
 			return
 		}

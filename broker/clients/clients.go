@@ -59,7 +59,7 @@ type Registry struct {
 	pusher   Pusher
 	logger   *slog.Logger
 	notify   func(group string) bool
-	realTime bool
+	realTime atomic.Bool
 	expiry   message.Millis
 	opaque   atomic.Int32 // of the requests that the broker starts
 
@@ -110,12 +110,17 @@ func NewRegistry(o Options) *Registry {
 	if expiry <= 0 {
 		expiry = expiredAfter
 	}
-	return &Registry{
-		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, realTime: o.RealTime, expiry: expiry,
+	r := &Registry{
+		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, expiry: expiry,
 		producers: make(map[string]map[netio.ConnRef]*Client), producerIDs: make(map[string]netio.ConnRef), connections: make(map[netio.ConnRef]*membership),
 		pending: make(map[string]bool), consumers: make(map[string]*ConsumerGroup),
 	}
+	r.Configure(o.RealTime)
+	return r
 }
+
+// Configure changes realTimeNotifyConsumerChange. Any goroutine.
+func (r *Registry) Configure(realTime bool) { r.realTime.Store(realTime) }
 
 // LookupGroup returns a consumer group that has members, nil when there is none.
 //

@@ -116,7 +116,7 @@ func (r *Registry) tell(changed []string) {
 	if len(changed) == 0 {
 		return
 	}
-	if r.realTime {
+	if r.realTime.Load() {
 		for _, group := range changed {
 			r.push(group)
 		}

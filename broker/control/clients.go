@@ -26,7 +26,7 @@ func (s *service) heartbeat(r *Request) wire.Reply {
 			beat.Consumers = append(beat.Consumers, *consumer)
 		}
 	}
-	if s.Config.EnableRegisterProducer {
+	if s.Config.Get().EnableRegisterProducer {
 		for _, producer := range data.ProducerDataSet {
 			beat.Producers = append(beat.Producers, producer.GroupName)
 		}
@@ -37,7 +37,7 @@ func (s *service) heartbeat(r *Request) wire.Reply {
 
 // admitConsumer sees to what a consumer group needs on this broker; false when its entry is skipped.
 func (s *service) admitConsumer(c *wire.ConsumerData) bool {
-	if s.Config.RejectPullConsumerEnable && c.ConsumeType == wire.ConsumeActively {
+	if s.Config.Get().RejectPullConsumerEnable && c.ConsumeType == wire.ConsumeActively {
 		return false
 	}
 	group := s.Groups.LookupOrCreate(c.GroupName)

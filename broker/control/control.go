@@ -32,16 +32,18 @@ import (
 
 // Deps are what the processors work on.
 type Deps struct {
-	Config  *config.Config
-	FS      sysio.FS
-	Store   *store.Store
-	Topics  *topics.Table
-	Groups  *groups.Table
-	Clients *clients.Registry
-	Offsets *offsets.Table
-	Locks   *locks.Table
-	Relay   *relay.Table
-	Stats   *stats.Table
+	Config *config.Live
+	// ConfigFile is the broker.conf that changed settings are written to; "": there is none.
+	ConfigFile string
+	FS         sysio.FS
+	Store      *store.Store
+	Topics     *topics.Table
+	Groups     *groups.Table
+	Clients    *clients.Registry
+	Offsets    *offsets.Table
+	Locks      *locks.Table
+	Relay      *relay.Table
+	Stats      *stats.Table
 	// Pulled is where the next pull of each group begins.
 	Pulled *offsets.Table
 	// WakePulls runs the held pulls of a queue again.
@@ -62,7 +64,7 @@ type Deps struct {
 	// IndexBehind is how many bytes of the log are visible and not in the index.
 	IndexBehind func() int64
 	// MemoryWindow is how many bytes at the end of the log count as lying in memory (accessMessageInMemoryMaxRatio of it).
-	MemoryWindow int64
+	MemoryWindow func() int64
 	Boot         message.Millis
 	Logger       *slog.Logger
 	Now          func() message.Millis
@@ -87,7 +89,8 @@ type Processor func(*Request) wire.Reply
 // service is the receiver of all processors.
 type service struct {
 	Deps
-	saveWarned atomic.Int64 // time of the last warning about a failed save
+	saveWarned      atomic.Int64 // time of the last warning about a failed save
+	settingsChanged atomic.Int64 // time of the last change of settings
 }
 
 // Processors returns the processors by request code.

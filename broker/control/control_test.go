@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"peregrine/internal/message"
+	"peregrine/internal/sysio"
 	"peregrine/netio"
 	"peregrine/wire"
 )
@@ -152,7 +153,7 @@ func TestOffsetsAreCommittedAndAskedFor(t *testing.T) {
 		t.Errorf("a young queue: %+v", r)
 	}
 	b.expect("not to zero", query("1", "setZeroIfNotFound", "false"), 22, "Not found, do not set to zero, maybe this group boot first", "")
-	b.deps.MemoryWindow = 10
+	b.deps.MemoryWindow = func() int64 { return 10 }
 	b.processors = Processors(b.deps)
 	b.send("T", 2, strings.Repeat("x", 1000))
 	b.expect("begins too far back", query("1"), 22, "Not found", "")
@@ -330,8 +331,30 @@ func TestSettingsOverTheWire(t *testing.T) {
 		b.expect(key, b.ask(25, "maxMessageSize=1\n"+key+"=/tmp/$(x)\n"), 16, "Can not update config in black list.", "")
 	}
 	b.expect("nothing", b.ask(25, "# remark\n\n"), 0, "", "")
-	b.expect("not built", b.ask(25, "maxMessageSize=1000"), 1, "settings cannot be changed at run time yet", "")
+	before := *b.deps.Config.Get()
+	for body, remark := range map[string]string{
+		"maxMessageSize=0":                        "nothing was changed: maxMessageSize=0: expected a whole number",
+		"maxMessageSize=much":                     "nothing was changed: maxMessageSize=much: expected a whole number",
+		"deleteWhen=25":                           "nothing was changed: deleteWhen=25: expected hours",
+		"traceOn=false\ndeleteWhen=25":            "nothing was changed: deleteWhen=25: expected hours",
+		"traceOn=false\nlistenPort=1":             "nothing was changed: listenPort: cannot be changed at run time",
+		"traceOn=false\nmessageIndexEnable=false": "nothing was changed: messageIndexEnable: cannot be changed at run time",
+		"waitTimeMillsInSendQueue=500":            "nothing was changed: waitTimeMillsInSendQueue: has no effect yet",
+		"sendMessageThreadPoolNums=16":            "nothing was changed: sendMessageThreadPoolNums: has no effect here: there are no thread pools",
+		"traceOff=true":                           "nothing was changed: traceOff: no such key; did you mean traceOn?",
+		"traceOn=\\u12":                           "line 1: not a line of a properties file",
+	} {
+		b.expect(body, b.ask(25, body), wire.ResponseInvalidParameter, remark, "")
+	}
+	if now := *b.deps.Config.Get(); now != before || b.deps.Config.Changes() != 0 {
+		t.Error("a refused change changed something")
+	}
+	b.expect("in memory only", b.ask(25, "maxMessageSize=5000\ntraceOn = false\n"), 0, "kept in memory only until the next start", "")
+	if now := b.deps.Config.Get(); now.MaxMessageSize != 5000 || now.TraceOn || before.MaxMessageSize == 5000 {
+		t.Error("the change is not in effect, or the old configuration was written to")
+	}
 	r := b.ask(26, "")
+	b.expect("the change", r, 0, "", "\nmaxMessageSize=5000\n")
 	b.expect("get", r, 0, "", "\nbrokerName=broker-a\n")
 	lines := strings.Split(strings.TrimSuffix(string(r.Body), "\n"), "\n")
 	if !slices.IsSorted(lines) || len(lines) < 100 {
@@ -339,6 +362,29 @@ func TestSettingsOverTheWire(t *testing.T) {
 	}
 	var version wire.DataVersion
 	must(t, json.Unmarshal([]byte(r.Header.(wire.GetBrokerConfigResponseHeader).Version), &version))
+	if version.Counter != 1 {
+		t.Errorf("after one change: %+v", version)
+	}
+}
+
+// What is changed at run time is in broker.conf before it is in effect, and what else stands there stays.
+func TestSettingsAreWrittenIntoTheFile(t *testing.T) {
+	b := newBench(t)
+	b.deps.ConfigFile = b.deps.Config.Get().StorePathRootDir + "/broker.conf"
+	b.processors = Processors(b.deps)
+	must(t, sysio.AtomicWriteFile(b.deps.FS, b.deps.ConfigFile, []byte("# ours\r\nfileReservedTime = 48\r\nmine=1"), false))
+	b.expect("change", b.ask(25, "fileReservedTime=50\ndeleteWhen=05\n"), 0, "", "")
+	text, err := sysio.ReadFile(b.deps.FS, b.deps.ConfigFile)
+	must(t, err)
+	if want := "# ours\r\nfileReservedTime=50\r\nmine=1\r\ndeleteWhen=05\r\n"; string(text) != want {
+		t.Errorf("broker.conf is %q, want %q", text, want)
+	}
+	b.deps.ConfigFile += "/nowhere"
+	b.processors = Processors(b.deps)
+	b.expect("a file that cannot be written", b.ask(25, "fileReservedTime=60"), wire.ResponseSystemError, "nothing was changed: broker.conf: ", "")
+	if got := b.deps.Config.Get().FileReservedTime; got != 50 {
+		t.Errorf("fileReservedTime is %d though it could not be saved", got)
+	}
 }
 
 func TestRuntimeInfoTellsTheTruth(t *testing.T) {
@@ -360,7 +406,7 @@ func TestRuntimeInfoTellsTheTruth(t *testing.T) {
 	var body wire.KVTable
 	must(t, wire.DecodeBody(r.Body, &body))
 	for key, want := range map[string]string{
-		"putTps": "1 1 1", "getTransferredTps": "2 2 2", "getFoundTps": "1 1 1", "getMissTps": "0 0 0", "getTotalTps": "1 1 1",
+		"putTps": "1.0 1.0 1.0", "getTransferredTps": "2.0 2.0 2.0", "getFoundTps": "1.0 1.0 1.0", "getMissTps": "0.0 0.0 0.0", "getTotalTps": "1.0 1.0 1.0",
 		"runtime": "[ 0 days, 0 hours, 0 minutes, 20 seconds ]", "bootTimestamp": "1700000000000", "putMessageTimesTotal": "20", "putMessageAverageSize": "100.0",
 		"msgPutTotalTodayNow": "20", "msgGetTotalTodayNow": "40", "msgPutTotalTodayMorning": "0", "brokerVersionDesc": "V5_5_0", "brokerActive": "true",
 		"earliestMessageTimeStamp": "1700000000000", "commitLogMinOffset": "0", "commitLogMaxOffset": fmt.Sprint(b.deps.Store.Wrote()), "dispatchBehindBytes": "0",
@@ -397,7 +443,7 @@ func TestRatesLookAtTheirWindow(t *testing.T) {
 		}
 	}
 	got := r.triple(start+1000*1000, &Counters{Puts: c.Puts - 100}, func(c *Counters) uint64 { return c.Puts })
-	if got != "100 55 14.5" {
+	if got != "100.0 55.0 14.5" {
 		t.Errorf("rates %s", got)
 	}
 	if len(r.samples) != samplesMax {

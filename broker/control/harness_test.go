@@ -92,12 +92,13 @@ func newBench(t *testing.T, settings ...string) *bench {
 	offsetTable, err := offsets.Open(offsets.Options{FS: x, Path: "data/config/consumerOffset.json", Logger: quiet, Now: b.now})
 	must(t, err)
 	registry := clients.NewRegistry(clients.Options{Pusher: b, Logger: quiet, Notify: func(string) bool { return true }, RealTime: true})
-	b.deps = Deps{Config: cfg, FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
+	b.deps = Deps{Config: config.NewLive(cfg, nil), FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
 		Locks: locks.New(locks.Options{}), Relay: relay.New(b), Stats: stats.New(b.now()), Pulled: offsets.NewVolatile(b.now),
 		WakePulls: func(_ string, id message.QueueID) { b.woken = append(b.woken, id) }, Pusher: b,
 
-		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind }, MemoryWindow: 1 << 30,
-		Boot: b.now(), Logger: quiet, Now: b.now}
+		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind },
+		MemoryWindow: func() int64 { return 1 << 30 },
+		Boot:         b.now(), Logger: quiet, Now: b.now}
 	levels, err := config.ParseDelayLevels(cfg.MessageDelayLevel)
 	must(t, err)
 	b.deps.Sender, b.deps.Retries = b, &Retries{}

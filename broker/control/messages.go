@@ -28,12 +28,12 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 		return wire.ReplyOf(err)
 	}
 	q := store.IndexQuery{Topic: h.Topic, Key: h.Key, Begin: message.Millis(h.BeginTimestamp), End: message.Millis(h.EndTimestamp),
-		Max: min(int(h.MaxNum), s.Config.MaxMsgsNumBatch), BytesMax: queryBytesMax}
+		Max: min(int(h.MaxNum), s.Config.Get().MaxMsgsNumBatch), BytesMax: queryBytesMax}
 	switch {
 	case h.IndexType != nil && *h.IndexType == "T":
 		q.Kind = store.IndexTag
 	case h.UniqueKeyQuery:
-		q.Kind, q.Max = store.IndexUnique, s.Config.DefaultQueryMaxNum
+		q.Kind, q.Max = store.IndexUnique, s.Config.Get().DefaultQueryMaxNum
 	case h.IndexType != nil && *h.IndexType == "U":
 		q.Kind = store.IndexUnique
 	}

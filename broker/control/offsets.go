@@ -35,7 +35,7 @@ func (s *service) beginsInMemory(q *store.Queue) bool {
 		return false
 	}
 	unit, ok := unitAt(q, 0)
-	return ok && int64(s.Store.Wrote()-unit.Phy) <= s.MemoryWindow
+	return ok && int64(s.Store.Wrote()-unit.Phy) <= s.MemoryWindow()
 }
 
 // updateOffset is code 15. A lower offset than the stored one counts.

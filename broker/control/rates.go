@@ -1,7 +1,6 @@
 package control
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -94,7 +93,7 @@ func (r *Rates) triple(now message.Millis, current *Counters, value func(*Counte
 		if i > 0 {
 			text = append(text, ' ')
 		}
-		text = strconv.AppendFloat(text, r.over(now, window, value(current), value), 'f', -1, 64)
+		text = append(text, decimal(r.over(now, window, value(current), value))...)
 	}
 	return string(text)
 }

@@ -38,7 +38,7 @@ func (s *service) consumeDirectly(r *Request) wire.Reply {
 	if err := wire.DecodeHeader(r.Cmd, &h); err != nil {
 		return wire.ReplyOf(err)
 	}
-	h.BrokerName = s.Config.BrokerName
+	h.BrokerName = s.Config.Get().BrokerName
 	if topic := s.Topics.Find(h.Topic); topic != nil {
 		h.TopicSysFlag = &topic.Config().TopicSysFlag
 	}

@@ -21,7 +21,7 @@ func (s *service) resetOffset(r *Request) wire.Reply {
 	if topic == nil {
 		return failure(wire.ResponseTopicNotExist, "Topic "+names.Quote(h.Topic)+" does not exist")
 	}
-	if !s.Config.UseServerSideResetOffset {
+	if !s.Config.Get().UseServerSideResetOffset {
 		return s.resetByClients(r, &h, topic.Config().WriteQueueNums)
 	}
 	if s.Groups.Find(h.Group) == nil {

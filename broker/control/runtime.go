@@ -20,7 +20,7 @@ func (s *service) runtimeInfo(*Request) wire.Reply {
 		"brokerActive":                    "true",
 		"bootTimestamp":                   number(int64(s.Boot)),
 		"runtime":                         upTime(now - s.Boot),
-		"startAcceptSendRequestTimeStamp": number(s.Config.StartAcceptSendRequestTimeStamp),
+		"startAcceptSendRequestTimeStamp": number(s.Config.Get().StartAcceptSendRequestTimeStamp),
 
 		"putMessageTimesTotal":  number(int64(c.Puts)),
 		"putMessageSizeTotal":   number(int64(c.PutBytes)),
@@ -69,14 +69,14 @@ func (s *service) runtimeInfo(*Request) wire.Reply {
 }
 
 func (s *service) addDiskInfo(info map[string]string) {
-	dir := s.Config.CommitLogDir()
+	dir := s.Config.Get().CommitLogDir()
 	if u, err := s.FS.DiskUsage(dir); err == nil {
 		ratio := decimal(float64(u.UsedPercent()) / 100)
 		info["commitLogDiskRatio"] = ratio
 		info["commitLogDiskRatio_"+dir] = ratio
-		info["commitLogDirCapacity"] = "Total : " + byteText(float64(u.Total)) + ", Free : " + byteText(float64(u.Usable)) + "."
+		info["commitLogDirCapacity"] = "Total : " + byteText(float64(u.Total)) + ", Free : " + byteText(float64(u.Total-u.Used)) + "." // of the device, as getFreeSpace
 	}
-	if u, err := s.FS.DiskUsage(s.Config.StorePathRootDir); err == nil {
+	if u, err := s.FS.DiskUsage(s.Config.Get().StorePathRootDir); err == nil {
 		info["consumeQueueDiskRatio"] = decimal(float64(u.UsedPercent()) / 100)
 	}
 }

@@ -50,8 +50,8 @@ func (s *service) sendBack(r *Request) wire.Reply {
 	switch {
 	case group == nil:
 		return failure(wire.ResponseSubscriptionGroupNotExist, "subscription group not exist, "+names.Quote(h.Group)+" "+topics.Hint)
-	case int32(s.Config.BrokerPermission)&topics.PermWrite == 0:
-		return failure(wire.ResponseNoPermission, "the broker["+s.Config.BrokerIP1+"] sending message is forbidden")
+	case int32(s.Config.Get().BrokerPermission)&topics.PermWrite == 0:
+		return failure(wire.ResponseNoPermission, "the broker["+s.Config.Get().BrokerIP1+"] sending message is forbidden")
 	}
 	config := group.Config()
 	if config.RetryQueueNums <= 0 {

@@ -139,9 +139,9 @@ func TestSendBackIsRefusedAsByTheOriginal(t *testing.T) {
 		t.Fatal(r)
 	}
 	b.expect("a retry topic that nobody may write", ask("G"), wire.ResponseNoPermission, "the topic[%RETRY%G] sending message is forbidden", "")
-	b.deps.Config.BrokerPermission = 4
+	b.deps.Config.Get().BrokerPermission = 4
 	b.expect("a broker that may not be written", ask("H"), wire.ResponseNoPermission, "the broker[127.0.0.1] sending message is forbidden", "")
-	b.deps.Config.BrokerPermission = 6
+	b.deps.Config.Get().BrokerPermission = 6
 	b.refuseSend = wire.Refuse(wire.ResponseServiceNotAvailable, "disk full")
 	b.expect("a full disk", ask("H"), wire.ResponseSystemError, "disk full", "")
 	if len(b.sent) != 1 {

@@ -127,7 +127,7 @@ func (s *service) topicStats(r *Request) wire.Reply {
 
 // messageQueue names a queue of this broker.
 func (s *service) messageQueue(topic string, id int32) wire.MessageQueue {
-	return wire.MessageQueue{BrokerName: s.Config.BrokerName, QueueID: id, Topic: topic}
+	return wire.MessageQueue{BrokerName: s.Config.Get().BrokerName, QueueID: id, Topic: topic}
 }
 
 // storeTimeOf is when the message of an offset was stored, in epoch ms; 0 when there is none.

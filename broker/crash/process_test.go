@@ -98,12 +98,12 @@ func (p *process) start(disk *sysio.FaultFS) error {
 	}
 	p.store.Store(s)
 	p.flusher = flush.New(s.CommitLog(), flush.Options{
-		Sync: p.form.syncFlush, Interval: 2 * time.Millisecond, LeastPages: int64(p.form.pages), ThoroughInterval: 20 * time.Millisecond, EarlyBytes: p.form.segment,
+		Sync: p.form.syncFlush, Pace: flush.Pace{Interval: 2 * time.Millisecond, LeastPages: int64(p.form.pages), ThoroughInterval: 20 * time.Millisecond}, EarlyBytes: p.form.segment,
 	})
 	p.flusher.Subscribe(p.flushed)
 	p.dispatcher = dispatch.New(dispatch.Options{Store: s, Shards: p.form.shards, Announcer: p.model, OnError: s.SetDispatchError})
 	s.DispatchedTo(p.dispatcher.LowWater)
-	p.keeper = dispatch.NewKeeper(p.dispatcher, s, dispatch.KeeperOptions{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond})
+	p.keeper = dispatch.NewKeeper(p.dispatcher, s, dispatch.KeeperOptions{KeeperPace: dispatch.KeeperPace{Interval: time.Millisecond, LeastPages: 1, ThoroughInterval: 5 * time.Millisecond}})
 	if s.Index() != nil {
 		p.indexer = dispatch.NewIndexer(p.dispatcher, s.Index(), dispatch.IndexerOptions{FlushInterval: 3 * time.Millisecond, RetryInterval: time.Millisecond})
 	}

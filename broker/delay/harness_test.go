@@ -98,7 +98,8 @@ func start(t *testing.T, disk *sysio.FaultFS, o options) *bench {
 	b.service, err = Open(Options{FS: disk, Path: stateFile, Store: b.store, Appender: b, Levels: NewLevels(delays), PersistInterval: 10 * time.Second,
 		VersionStep: 2, Logger: slog.New(slog.NewTextHandler(&b.log, nil)), Now: b.now, Crashed: !b.store.Recovery().Clean})
 	must(t, err)
-	b.flusher = flush.New(b.store.CommitLog(), flush.Options{Sync: o.syncFlush, Interval: 500 * time.Millisecond, LeastPages: 4, ThoroughInterval: 10 * time.Second, EarlyBytes: 1 << 30})
+	b.flusher = flush.New(b.store.CommitLog(), flush.Options{Sync: o.syncFlush,
+		Pace: flush.Pace{Interval: 500 * time.Millisecond, LeastPages: 4, ThoroughInterval: 10 * time.Second}, EarlyBytes: 1 << 30})
 	b.flusher.Subscribe(func(message.PhyOffset, error) { b.dispatcher.Wake() })
 	b.dispatcher = dispatch.New(dispatch.Options{Store: b.store, Shards: 2, Announcer: b, ScheduleTags: b.service.ScheduleTags})
 	b.flusher.Start(b.store.Flushed())

@@ -52,7 +52,7 @@ type Table struct {
 	file       *statefile.File
 	logger     *slog.Logger
 	now        func() message.Millis
-	autoCreate bool
+	autoCreate atomic.Bool
 	autoSystem bool
 	attributes attribute.Set
 
@@ -92,6 +92,9 @@ type fileLayout struct {
 	SubscriptionGroupTable map[string]json.RawMessage  `json:"subscriptionGroupTable"`
 }
 
+// Configure changes autoCreateSubscriptionGroup.
+func (t *Table) Configure(autoCreate bool) { t.autoCreate.Store(autoCreate) }
+
 // content is what subscriptionGroup.json holds.
 type content struct {
 	version   *wire.DataVersion
@@ -104,9 +107,10 @@ type content struct {
 // Open reads subscriptionGroup.json (or its backup) and adds the groups that every broker has. It changes nothing on disk.
 func Open(o Options) (*Table, error) {
 	t := &Table{
-		file: statefile.New(o.FS, o.Path, o.Logger), logger: o.Logger, now: o.Now, autoCreate: o.AutoCreate, autoSystem: o.AutoCreateSystem,
+		file: statefile.New(o.FS, o.Path, o.Logger), logger: o.Logger, now: o.Now, autoSystem: o.AutoCreateSystem,
 		attributes: attribute.GroupSet(), byName: make(map[string]*Group),
 	}
+	t.autoCreate.Store(o.AutoCreate)
 	var loaded content
 	_, err := t.file.Load(func(data []byte) (err error) {
 		loaded, err = parse(data)
@@ -200,7 +204,7 @@ func (t *Table) LookupOrCreate(name string) *Group {
 	if g := t.Find(name); g != nil {
 		return g
 	}
-	if !t.autoCreate && !(t.autoSystem && strings.HasPrefix(name, systemPrefix)) {
+	if !t.autoCreate.Load() && !(t.autoSystem && strings.HasPrefix(name, systemPrefix)) {
 		return nil
 	}
 	if CheckName(name) != nil {

@@ -69,7 +69,7 @@ func (t *Table) createFromTemplate(c SendCreation) (*Topic, uint64) {
 		return nil, 0
 	}
 	model := *template.Config()
-	if c.DefaultTopic == AutoCreateTopic && !t.settings.AutoCreate && model.Perm != PermRead|PermWrite {
+	if c.DefaultTopic == AutoCreateTopic && !t.settings.Load().AutoCreate && model.Perm != PermRead|PermWrite {
 		// The table of an earlier run had auto-creation on: the template loses its inherit bit for good.
 		model.Perm = PermRead | PermWrite
 		t.insert(model, nil)
@@ -187,10 +187,10 @@ func (t *Table) checkUpdate(config *wire.TopicConfig) *wire.Refusal {
 	if refusal := CheckName(config.TopicName); refusal != nil {
 		return refusal
 	}
-	if t.settings.ProtectSystemTopics && t.IsSystem(config.TopicName) {
+	if t.settings.Load().ProtectSystemTopics && t.IsSystem(config.TopicName) {
 		return wire.Refuse(wire.ResponseInvalidParameter, "The topic["+config.TopicName+"] is conflict with system topic.")
 	}
-	if config.Attributes["+message.type"] == "MIXED" && !t.settings.MixedMessageType {
+	if config.Attributes["+message.type"] == "MIXED" && !t.settings.Load().MixedMessageType {
 		return wire.Refuse(wire.ResponseInvalidParameter, "MIXED message type is not supported.")
 	}
 	return nil

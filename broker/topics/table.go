@@ -72,7 +72,7 @@ type Options struct {
 
 // Table holds the topics of a broker.
 type Table struct {
-	settings   Settings
+	settings   atomic.Pointer[Settings]
 	queues     QueueOpener
 	logger     *slog.Logger
 	now        func() message.Millis
@@ -94,10 +94,11 @@ type Table struct {
 // changes nothing on disk.
 func Open(o Options) (*Table, error) {
 	t := &Table{
-		settings: o.Settings, queues: o.Queues, logger: o.Logger, now: o.Now, registrar: o.Registrar,
+		queues: o.Queues, logger: o.Logger, now: o.Now, registrar: o.Registrar,
 		file: statefile.New(o.FS, o.Path, o.Logger), attributes: attribute.TopicSet(),
 		change: make(chan struct{}, 1), byName: make(map[string]*Topic),
 	}
+	t.settings.Store(&o.Settings)
 	t.change <- struct{}{}
 	var loaded content
 	found, err := t.file.Load(func(data []byte) (err error) {
@@ -198,7 +199,7 @@ func (t *Table) insert(config wire.TopicConfig, extra statefile.Extra) *Topic {
 }
 
 func (t *Table) addSystemTopics() {
-	s := &t.settings
+	s := t.settings.Load()
 	t.system = alwaysSystem()
 	add := func(when bool, name string, queues, perm int32) {
 		t.system[name] = true
@@ -298,10 +299,21 @@ func (t *Table) Configs() ([]wire.TopicConfig, wire.DataVersion) {
 
 // registered applies brokerPermission as BrokerController.registerBrokerAll does: routes never promise more than the broker allows.
 func (t *Table) registered(config wire.TopicConfig) wire.TopicConfig {
-	if t.settings.Permission&(PermRead|PermWrite) != PermRead|PermWrite {
-		config.Perm &= t.settings.Permission
+	if allowed := t.settings.Load().Permission; allowed&(PermRead|PermWrite) != PermRead|PermWrite {
+		config.Perm &= allowed
 	}
 	return config
+}
+
+// Configure puts settings into effect that can change at run time. With another Permission all topics are registered again.
+func (t *Table) Configure(s Settings) {
+	<-t.change
+	old := t.settings.Swap(&s)
+	if old.Permission != s.Permission && t.registrar != nil {
+		configs, version := t.Configs()
+		t.registrar.TopicsChanged(configs, version)
+	}
+	t.change <- struct{}{}
 }
 
 // SetRegistrar replaces the registrar. Register the whole table (Configs) with it first.

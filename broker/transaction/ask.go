@@ -41,7 +41,7 @@ func (s *Service) checkFrame(h *half, copied *message.Record, topic []byte, id m
 	record.StoreTimestamp, record.StoreHost = h.StoreTimestamp, h.StoreHost
 	body := make([]byte, record.Size())
 	record.EncodeTo(body)
-	uniqKey, half, name := string(h.props.Get(message.PropertyUniqKey)), string(halfTopic), s.settings.BrokerName
+	uniqKey, half, name := string(h.props.Get(message.PropertyUniqKey)), string(halfTopic), s.settings.Load().BrokerName
 	offsetID := string(message.AppendOffsetMsgID(nil, copied.StoreHost, copied.PhyOffset))
 	return wire.AppendRequest(nil, wire.EncodingJSON, wire.RequestCheckTransactionState, s.opaque.Add(1), wire.FlagOneway, wire.LanguageJava, wire.Version,
 		wire.CheckTransactionStateRequestHeader{Topic: &half, TranStateTableOffset: int64(copied.QueueOffset), CommitLogOffset: int64(copied.PhyOffset),

@@ -37,7 +37,7 @@ func (s *Service) end(h *wire.EndTransactionRequestHeader, commit bool) wire.Rep
 	}
 	m.props.Parse(m.Properties)
 	fromCheck := h.FromTransactionCheck != nil && *h.FromTransactionCheck
-	if !fromCheck && m.endsTooLate(s.now(), s.settings.TimeOut) {
+	if !fromCheck && m.endsTooLate(s.now(), s.settings.Load().TimeOut) {
 		return wire.Reply{Code: wire.ResponseIllegalOperation}
 	}
 	switch {
@@ -52,7 +52,7 @@ func (s *Service) end(h *wire.EndTransactionRequestHeader, commit bool) wire.Rep
 	if commit {
 		refusal = s.commit(&m)
 	}
-	if s.ledger.done(offset, id, refusal == nil, s.now(), s.settings.OpBytesMax) {
+	if s.ledger.done(offset, id, refusal == nil, s.now(), s.settings.Load().OpBytesMax) {
 		s.wakeOpWriter()
 	}
 	switch {

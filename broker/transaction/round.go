@@ -194,10 +194,10 @@ func (r *round) look() bool {
 	}
 	now := r.now()
 	age := now - m.BornTimestamp
-	immunity, own := m.immunity(r.settings.TimeOut)
+	immunity, own := m.immunity(r.settings.Load().TimeOut)
 	times, checked := m.checkTimes()
 	switch {
-	case checked && times >= int64(r.settings.CheckMax), age > r.settings.ReservedTime:
+	case checked && times >= int64(r.settings.Load().CheckMax), age > r.settings.Load().ReservedTime:
 		m.kind, m.record = moveGiveUp, m.givenUp()
 	case own && age <= immunity:
 		// The original counts a check here, so that a long immunity ends in the discard topic without one.

@@ -73,7 +73,7 @@ type Options struct {
 
 // Service is the transactions of a broker.
 type Service struct {
-	settings     Settings
+	settings     atomic.Pointer[Settings]
 	store        *store.Store
 	log          Log
 	progress     Progress
@@ -116,9 +116,14 @@ type Stats struct {
 
 // New makes a Service; Start begins its work.
 func New(o Options) *Service {
-	return &Service{settings: o.Settings, store: o.Store, log: o.Log, progress: o.Progress, producers: o.Producers, pusher: o.Pusher, caughtUp: o.CaughtUp,
+	s := &Service{store: o.Store, log: o.Log, progress: o.Progress, producers: o.Producers, pusher: o.Pusher, caughtUp: o.CaughtUp,
 		discardTopic: o.DiscardTopic, host: o.Host, logger: o.Logger, now: o.Now, ledger: newLedger(), wakeOps: make(chan struct{}, 1), stop: make(chan struct{}), unread: -1}
+	s.Configure(o.Settings)
+	return s
 }
+
+// Configure changes the settings; a new interval counts from the next round on. Any goroutine.
+func (s *Service) Configure(settings Settings) { s.settings.Store(&settings) }
 
 // Recover looks for the copies that earlier runs made and whose halves are open: a run that was killed left copies behind its
 // saved progress, and an end may name an older copy. Call it after recovery of the queues and before the first request.
@@ -188,7 +193,7 @@ func (s *Service) Stats() Stats {
 // check makes a round every interval.
 func (s *Service) check() {
 	defer s.done.Done()
-	timer := time.NewTimer(s.settings.Interval)
+	timer := time.NewTimer(s.settings.Load().Interval)
 	defer timer.Stop()
 	for {
 		select {
@@ -196,7 +201,7 @@ func (s *Service) check() {
 			return
 		case <-timer.C:
 		}
-		pause := s.settings.Interval
+		pause := s.settings.Load().Interval
 		if s.Round() && !s.stopped() {
 			pause = 0
 		}
@@ -220,7 +225,7 @@ func (s *Service) writeOps() {
 		if bytes == 0 {
 			continue
 		}
-		if left := since + s.settings.OpInterval - s.now(); bytes <= s.settings.OpBytesMax && left > 0 {
+		if left := since + s.settings.Load().OpInterval - s.now(); bytes <= s.settings.Load().OpBytesMax && left > 0 {
 			timer.Reset(time.Duration(left) * time.Millisecond)
 			continue
 		}
@@ -243,7 +248,7 @@ func (s *Service) flushOps() error {
 	s.opWrite.Lock()
 	defer s.opWrite.Unlock()
 	for ops := s.ledger.takeOps(); len(ops) > 0; {
-		body, rest := cutOps(ops, s.settings.OpBytesMax)
+		body, rest := cutOps(ops, s.settings.Load().OpBytesMax)
 		now := s.now()
 		m := store.Message{Record: message.Record{Topic: opTopic, Body: body, BodyCRC: message.BodyCRC(body), Properties: opProperties, BornTimestamp: now}}
 		m.BornHost = s.host

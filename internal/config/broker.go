@@ -20,7 +20,7 @@ type BrokerConfig struct {
 	EnableMixedMessageType             bool   `key:"enableMixedMessageType" default:"false" reload:"yes" doc:"topics of message.type MIXED may be made"`
 	EnableCreateSysGroup               bool   `key:"enableCreateSysGroup" default:"true" doc:"groups of the system are created at their first use"`
 	ValidateSystemTopicWhenUpdateTopic bool   `key:"validateSystemTopicWhenUpdateTopic" default:"true" reload:"yes" doc:"system topics cannot be changed by admin tools"`
-	ClearRetryTopicWhenDeleteTopic     bool   `key:"clearRetryTopicWhenDeleteTopic" default:"true" reload:"yes" doc:"deleting a topic deletes its POP retry topics"`
+	ClearRetryTopicWhenDeleteTopic     bool   `key:"clearRetryTopicWhenDeleteTopic" default:"true" doc:"deleting a topic deletes its POP retry topics"`
 
 	TraceOn          bool   `key:"traceOn" default:"true" reload:"yes" doc:"told to producers: message traces are welcome"`
 	RegionId         string `key:"regionId" default:"DefaultRegion" doc:"told to producers with each answer"`

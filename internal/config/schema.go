@@ -197,6 +197,11 @@ func (k Key) set(c *Config, value any) {
 	}
 }
 
+// copyTo sets the key in c to its value in from.
+func (k Key) copyTo(c, from *Config) {
+	reflect.ValueOf(c).Elem().FieldByIndex(k.index).Set(reflect.ValueOf(from).Elem().FieldByIndex(k.index))
+}
+
 // Get returns the value of the key in c as it would be written into broker.conf.
 func (k Key) Get(c *Config) string {
 	return fmt.Sprint(reflect.ValueOf(c).Elem().FieldByIndex(k.index).Interface())

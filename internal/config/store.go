@@ -43,10 +43,10 @@ type StoreConfig struct {
 	MaxMsgsNumBatch                   int `key:"maxMsgsNumBatch" default:"64" range:"1..65536" reload:"yes" doc:"most messages of a query by key"`
 	DefaultQueryMaxNum                int `key:"defaultQueryMaxNum" default:"32" range:"1..65536" reload:"yes" doc:"most messages of a query by unique key"`
 
-	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" reload:"yes" important:"yes" doc:"write the index of keys"`
+	MessageIndexEnable   bool `key:"messageIndexEnable" default:"true" important:"yes" doc:"write the index of keys"`
 	MessageIndexSafe     bool `key:"messageIndexSafe" default:"false" important:"yes" doc:"no effect: after a crash the index is always completed"`
-	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" reload:"yes" doc:"the same as messageIndexEnable, for index files"`
-	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" reload:"yes" doc:"answer queries from index files"`
+	IndexFileWriteEnable bool `key:"indexFileWriteEnable" default:"true" doc:"the same as messageIndexEnable, for index files"`
+	IndexFileReadEnable  bool `key:"indexFileReadEnable" default:"true" doc:"answer queries from index files"`
 	MaxHashSlotNum       int  `key:"maxHashSlotNum" default:"5000000" range:"1..100000000" doc:"slots of an index file; fixed per directory"`
 	MaxIndexNum          int  `key:"maxIndexNum" default:"20000000" range:"1..100000000" doc:"items of an index file; fixed per directory"`
 

@@ -7,10 +7,10 @@ import (
 // Table renders all keys as a Markdown table for OPERATIONS.md.
 func Table() string {
 	var b strings.Builder
-	b.WriteString("| key | default | values | at run time, in the original | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| key | default | values | at run time | meaning |\n|---|---|---|---|---|\n")
 	for _, k := range Keys() {
 		reload := ""
-		if k.Reload {
+		if k.Reload && k.Pending == "" {
 			reload = "yes"
 		}
 		for i, cell := range []string{"`" + k.Name + "`", code(k.Default), k.values(), reload, k.meaning()} {
