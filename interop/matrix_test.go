@@ -102,10 +102,8 @@ func renderMatrix(old map[string]string, passed map[string]bool) string {
 				text = "FAILS"
 			} else if column != "original" && !slices.Contains(row.clients, column) {
 				text = "–"
-			} else if before != "" && before != "–" && before != "?" {
+			} else if before != "" && before != "–" {
 				text = before
-			} else if column == "original" && row.ownTest {
-				text = "–" // its suite takes minutes there; it is not run each time
 			}
 			out.WriteString(" " + text + " |")
 		}
