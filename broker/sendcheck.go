@@ -42,7 +42,8 @@ func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) 
 		return topics.SendForbiddenRefusal(topic.Name())
 	}
 	if !b.set.Load().writable && topic.Config().Order {
-		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden: brokerPermission is "+itoa(int32(b.set.Load().BrokerPermission))+", the topic is ordered")
+		return wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] sending message is forbidden: brokerPermission is "+itoa(int32(b.set.Load().BrokerPermission))+
+			", the topic is ordered")
 	}
 	return nil
 }
