@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"peregrine/internal/message"
 	"peregrine/wire"
@@ -205,6 +207,9 @@ func recordSum(v *message.View) string {
 	return fmt.Sprintf("%+v topic %q properties %q body of %d bytes %x", fixed, v.Topic, v.Properties, len(v.Body), sum.Sum(nil)[:8])
 }
 
+// indexMax is how long an index may need after a start.
+const indexMax = time.Minute
+
 // byKey notes the positions of a topic's messages with that key.
 func (o *observer) byKey(topic, key string, unique bool) error {
 	question := fmt.Sprintf("key %s %q unique %v", topic, key, unique)
@@ -214,6 +219,12 @@ func (o *observer) byKey(topic, key string, unique bool) error {
 	o.asked[question] = true
 	cmd, err := o.c.Call(wire.RequestQueryMessage, &wire.QueryMessageRequestHeader{Topic: topic, Key: key, MaxNum: 64, EndTimestamp: math.MaxInt64,
 		UniqueKeyQuery: unique}, nil)
+	// peregrine checks its index behind the ready line, and says so until it is through.
+	for until := time.Now().Add(indexMax); err == nil && bytes.Contains(cmd.Remark, []byte("the index is incomplete")) && time.Now().Before(until); {
+		time.Sleep(50 * time.Millisecond)
+		cmd, err = o.c.Call(wire.RequestQueryMessage, &wire.QueryMessageRequestHeader{Topic: topic, Key: key, MaxNum: 64, EndTimestamp: math.MaxInt64,
+			UniqueKeyQuery: unique}, nil)
+	}
 	if err != nil {
 		return err
 	}
