@@ -40,9 +40,12 @@ func TestEachCallEndsOnce(t *testing.T) {
 		f := &fakeClients{}
 		table := New(f)
 		ref, other := netio.ConnRef{Slot: 1, Gen: 1}, netio.ConnRef{Slot: 1, Gen: 2}
+		var mu sync.Mutex // guards ended: timers end calls, too
 		var ended []string
 		call := func() {
 			table.Call(ref, wire.RequestGetConsumerRunningInfo, nil, nil, 10*time.Second, func(a *Answer, err error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if err != nil {
 					ended = append(ended, err.Error())
 					return
@@ -53,6 +56,8 @@ func TestEachCallEndsOnce(t *testing.T) {
 		expect := func(what string, want ...string) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(ended) != len(want) {
 				t.Fatalf("%s: %q", what, ended)
 			}
