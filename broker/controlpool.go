@@ -166,15 +166,6 @@ func (p *controlPool) post(ref netio.ConnRef, answer *netio.Buffer) {
 	p.broker.server.Post(int(ref.Loop), netio.Mail{Kind: netio.MailAnswer, Done: 1, Ref: ref, Buf: answer})
 }
 
-// answerLater makes the function that ends a request whose processor returned without an answer. Its second call does nothing.
-func (p *controlPool) answerLater(ref netio.ConnRef, cmd *wire.Command) func(wire.Reply) {
-	enc, opaque, oneway := cmd.Encoding, cmd.Opaque, cmd.IsOneway()
-	var once sync.Once
-	return func(reply wire.Reply) {
-		once.Do(func() { p.post(ref, replyFrame(enc, opaque, oneway, &reply)) })
-	}
-}
-
 func replyFrame(enc wire.Encoding, opaque int32, oneway bool, reply *wire.Reply) *netio.Buffer {
 	if reply.None || oneway {
 		return nil
@@ -196,62 +187,55 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 		return nil, false
 	}
 	reply := wire.Reply{None: true}
-	var answerLater func(wire.Reply)
+	var end func(*netio.Buffer) // ends the request later
 	defer func() {
 		if v := recover(); v != nil {
 			b.panics.Add(1)
 			b.logger.Error("BUG: panic in a request processor", "code", cmd.Code, "panic", v, "stack", string(debug.Stack()))
 			reply = wire.Reply{Code: wire.ResponseSystemError, Remark: "internal error, see the broker's log"}
 		}
-		if later {
-			return
-		}
-		if later = answerLater != nil; later {
-			if !reply.None {
-				answerLater(reply)
-			}
-			return
-		}
-		if answer == nil {
+		if later = end != nil; !later && answer == nil {
 			answer = replyFrame(cmd.Encoding, cmd.Opaque, cmd.IsOneway(), &reply)
+		} else if later && !reply.None {
+			end(replyFrame(cmd.Encoding, cmd.Opaque, cmd.IsOneway(), &reply))
 		}
 	}()
-	role := b.roles[job.listener]
-	if role == roleNamesrv {
+	if b.roles[job.listener] == roleNamesrv {
 		reply = b.namesrv.Process(cmd, job.ref, job.remote)
 		return nil, false
 	}
-	code := wire.RequestCode(cmd.Code)
-	switch code {
+	answerLater := func() func(*netio.Buffer) {
+		ref := job.ref
+		var once sync.Once
+		end = func(answer *netio.Buffer) { once.Do(func() { p.post(ref, answer) }) }
+		return end
+	}
+	from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+	switch code := wire.RequestCode(cmd.Code); code {
 	case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage:
-		from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
-		if frame := b.runSend(&w.send, cmd, from); !cmd.IsOneway() {
-			answer = netio.GetBuffer(len(frame))
-			answer.B = append(answer.B, frame...)
+		answer = sendFrame(b.runSend(&w.send, cmd, from), from.oneway)
+	case wire.RequestSendReplyMessage, wire.RequestSendReplyMessageV2:
+		answer = sendFrame(b.sendReply(&w.send, cmd, from, answerLater), from.oneway)
+	default:
+		process := b.processors[code]
+		if process == nil {
+			reply = wire.Reply{Code: wire.ResponseRequestCodeNotSupported, Remark: " request type " + itoa(cmd.Code) + " not supported"}
+			break
 		}
-		return answer, false
+		reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote, Later: func() func(wire.Reply) {
+			end := answerLater()
+			return func(reply wire.Reply) { end(replyFrame(from.enc, from.opaque, from.oneway, &reply)) }
+		}})
 	}
-	if code == wire.RequestSendReplyMessage || code == wire.RequestSendReplyMessageV2 {
-		from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
-		frame := b.sendReply(&w.send, cmd, from, func() func(*netio.Buffer) {
-			later = true
-			ref := job.ref
-			return func(buf *netio.Buffer) { p.post(ref, buf) }
-		})
-		if frame != nil && !cmd.IsOneway() {
-			answer = netio.GetBuffer(len(frame))
-			answer.B = append(answer.B, frame...)
-		}
-		return answer, later
+	return answer, false
+}
+
+// sendFrame puts the answer to a send into a buffer; nil when there is none to give.
+func sendFrame(frame []byte, oneway bool) *netio.Buffer {
+	if frame == nil || oneway {
+		return nil
 	}
-	process := b.processors[code]
-	if process == nil {
-		reply = wire.Reply{Code: wire.ResponseRequestCodeNotSupported, Remark: " request type " + itoa(cmd.Code) + " not supported"}
-		return nil, false
-	}
-	reply = process(&control.Request{Cmd: cmd, Ref: job.ref, Remote: job.remote, Later: func() func(wire.Reply) {
-		answerLater = p.answerLater(job.ref, cmd)
-		return answerLater
-	}})
-	return nil, false
+	buf := netio.GetBuffer(len(frame))
+	buf.B = append(buf.B, frame...)
+	return buf
 }
