@@ -69,18 +69,29 @@ func (l *CommitLog) writeBlank() error {
 	return l.writeDirect(mark, l.pos)
 }
 
+// writeDirect writes p at phy, behind which nothing was published. What an earlier write that failed may have left there becomes zero
+// first: it holds whole records, which would follow p if p ends where one of them begins.
 func (l *CommitLog) writeDirect(p []byte, phy message.PhyOffset) error {
 	v := l.cur.view.Load()
 	if v == nil {
 		return ErrNotReady
 	}
-	if _, err := v.file.WriteAt(p, int64(phy-l.cur.start)); err != nil {
-		if sysio.IsNoSpace(err) {
-			return noSpace(l.fsys, l.cur.path, l.set.now().warnPct, err)
-		}
-		return fmt.Errorf("%w: %s: %w", ErrWriteFailed, l.cur.path, err)
+	var err error
+	if phy < l.refusedTo {
+		_, err = v.file.WriteAt(make([]byte, l.refusedTo-phy), int64(phy-l.cur.start))
 	}
-	return nil
+	if err == nil {
+		l.refusedTo = phy
+		_, err = v.file.WriteAt(p, int64(phy-l.cur.start))
+	}
+	if err == nil {
+		return nil
+	}
+	l.refusedTo = max(l.refusedTo, phy+message.PhyOffset(len(p)))
+	if sysio.IsNoSpace(err) {
+		return noSpace(l.fsys, l.cur.path, l.set.now().warnPct, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, l.cur.path, err)
 }
 
 // writePending ends a batch: everything of it that is still in the buffer is written, or taken back.
@@ -91,7 +102,7 @@ func (l *CommitLog) writePending(batch []Message) {
 }
 
 // takeBack undoes what number and encodeDirect did for the records that were not written: positions and queue offsets are
-// given out once more. What a failed write left behind in the file is overwritten by the next one.
+// given out once more. What a failed write left behind in the file is cleared by the next one.
 func (l *CommitLog) takeBack(batch []Message, err error) {
 	for i := range batch {
 		m := &batch[i]

@@ -34,6 +34,7 @@ type CommitLog struct {
 	lastStore message.Millis    // store time of the newest record
 	scratch   []byte            // writeWithoutMmap: records of this batch that are not written yet
 	pendingAt message.PhyOffset // writeWithoutMmap: where scratch goes
+	refusedTo message.PhyOffset // writeWithoutMmap: up to here a failed write may have left records that were refused
 
 	_ cacheLinePad
 	// wrote publishes that every byte below it is in place. Stored once per batch by the holder of mu.

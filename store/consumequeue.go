@@ -231,46 +231,59 @@ func (q *Queue) writeTo(key fileKey, at int64, p []byte) error {
 	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, q.path(key), err)
 }
 
-// openToWrite returns a file of the queue, which it makes if need be. The caller releases it.
+// openToWrite returns a file of the queue, full length, which it makes if need be. The caller releases it.
 func (q *Queue) openToWrite(key fileKey) (*openFile, error) {
-	if open := q.store.cold.acquire(key); open != nil {
-		return open, nil
+	open := q.store.cold.acquire(key)
+	if open == nil {
+		file, err := q.openForWriting(key)
+		if err != nil {
+			return nil, err
+		}
+		open = q.keepOpen(key, file)
 	}
-	file, err := q.openForWriting(key)
-	if err != nil {
-		return nil, err
+	// Whoever reads or syncs may have opened one whose length could not be set.
+	if !open.whole {
+		if err := q.fillLength(open.file, key.ext); err != nil {
+			q.store.cold.release(open)
+			return nil, err
+		}
+		open.whole = true
 	}
-	return q.keepOpen(key, file), nil
+	return open, nil
 }
 
+// openForWriting opens a file of the queue, and makes it if need be.
 func (q *Queue) openForWriting(key fileKey) (sysio.File, error) {
 	fsys, path := q.store.fsys, q.path(key)
-	length, newNames := q.store.set.queueFileBytes, &q.newNames
-	if key.ext {
-		length, newNames = q.store.set.extFileBytes, &q.ext.newNames
-	}
 	file, err := fsys.OpenFile(path, os.O_RDWR, 0o644)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	if key.ext {
+		q.ext.newNames = true
+	} else {
+		q.newNames = true
+	}
+	file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		*newNames = true
-		file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = fsys.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-				file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-			}
+		if err = fsys.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			file, err = fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		}
 	}
-	if err != nil {
-		return nil, err
+	return file, err
+}
+
+// fillLength gives a short file the length of its kind.
+func (q *Queue) fillLength(file sysio.File, ext bool) error {
+	length := q.store.set.queueFileBytes
+	if ext {
+		length = q.store.set.extFileBytes
 	}
 	size, err := file.Size()
 	if err == nil && size < length {
 		err = file.Truncate(length)
 	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return file, nil
+	return err
 }
 
 // ReadUnits reads units from offset from on out of the files and returns how many; fewer than len(dst) at Max or at the end

@@ -233,6 +233,40 @@ func TestFailedDirectWriteIsTakenBack(t *testing.T) {
 	}
 }
 
+// What a failed write left in the log does not come to light behind a later record that ends where one of the refused ones begins.
+func TestRefusedRecordsDoNotFollowALaterOne(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s", byWrites)
+	s := openTest(t, fsys, set)
+	q, p := s.Queue("T", 0), s.Queue("U", 0)
+	send(t, s, q, "kept")
+	end := s.Wrote()
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 1, Short: 1000})
+	batch := []Message{newMessage(q, "1"), newMessage(q, "2"), newMessage(q, "3")}
+	if s.Append(batch); batch[0].Err == nil || batch[2].Err == nil {
+		t.Fatal("the write did not fail")
+	}
+	// What cannot be cleared is not written over either.
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 1})
+	again := []Message{newMessage(p, "x")}
+	if s.Append(again); !errors.Is(again[0].Err, ErrWriteFailed) || s.Wrote() != end || p.Next() != 0 {
+		t.Errorf("append: %v, the log ends at %d, next offset %d", again[0].Err, s.Wrote(), p.Next())
+	}
+	if m := send(t, s, p, "4"); m.PhyOffset != end || int(m.PhyOffset)+m.Size() != int(end)+batch[0].Size() {
+		t.Fatalf("the next record lies at %d+%d", m.PhyOffset, m.Size())
+	}
+	after := fsys.Kill()
+	s.abandon()
+	s = openTest(t, after, set)
+	defer closeTest(t, s, true)
+	mustDispatch(t, s, s.Recovery().RedispatchFrom)
+	expectBodies(t, s, "T", "kept")
+	expectBodies(t, s, "U", "4")
+	if r := s.Recovery(); r.End != end+message.PhyOffset(batch[0].Size()) || r.Cut != 0 {
+		t.Errorf("the log ends at %d, %d bytes were cut", r.End, r.Cut)
+	}
+}
+
 // What was synced under SYNC_FLUSH survives a power cut at the same place with the same offset; nothing torn is served.
 func TestAckedSurvivesPowerCut(t *testing.T) {
 	forms(t, func(t *testing.T, form func(*settings)) {

@@ -32,6 +32,8 @@ type openFile struct {
 	users int
 	gone  bool // evicted or dropped: the last user closes it
 	at    *list.Element
+
+	whole bool // it has its full length: under Queue.writeMu, for openToWrite alone
 }
 
 func newFileCache(limit int) *fileCache {

@@ -272,6 +272,38 @@ func TestDamagedExtFiles(t *testing.T) {
 	}
 }
 
+// A file whose length could not be set gets it later, although a sync has opened it meanwhile.
+func TestExtFileGetsItsLength(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s", withExt)
+	s := openTest(t, fsys, set)
+	q := s.Queue("T", 0)
+	sendAll(t, s, "T", "m", 49, true)
+	second := filepath.Join(q.extDir(), fileName(testExtFile))
+	fsys.Inject(sysio.Fault{Op: sysio.OpTruncate, Path: second, Times: 1})
+	sendAll(t, s, "T", "m", 2, true)
+	if err := s.FlushQueues(0); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, s, "T", "m", 120, true)
+	for _, n := range []int64{0, testExtFile, 2 * testExtFile} {
+		if info, err := fsys.Stat(filepath.Join(q.extDir(), fileName(n))); err != nil || info.Size != testExtFile {
+			t.Errorf("file %d: %+v, %v", n, info, err)
+		}
+	}
+	after := fsys.Kill()
+	s.abandon()
+	for _, on := range []bool{false, true} { // one needs all files to be whole, the other refuses those that are not
+		s = openTest(t, after, testSettings("/s", func(s *settings) { s.extWrite = on }))
+		mustDispatch(t, s, s.Recovery().RedispatchFrom)
+		checkTags(t, s, s.Queue("T", 0))
+		if w := s.Recovery().Warnings; len(w) > 0 {
+			t.Error(w)
+		}
+		closeTest(t, s, true)
+	}
+}
+
 func overwrite(t *testing.T, path string, at int64, with []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
