@@ -46,6 +46,9 @@ func (d *Directory) readCheckpoint() error {
 	if err != nil && err != io.EOF {
 		return err
 	}
+	if n == 0 && d.Held { // it is being made
+		return nil
+	}
 	c, ok := parseCheckpoint(b[:n])
 	if !ok || n < checkpointBytes {
 		d.add(finding.format("it has %d bytes, expected are %d", n, checkpointBytes))

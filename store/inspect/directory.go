@@ -130,8 +130,28 @@ func (d *Directory) readSmall(path string, limit int) []byte {
 	return b[:n]
 }
 
-// dataFiles lists the files of a directory whose names are numbers, and the others.
+// dataFiles lists the files of a directory whose names are numbers, and the others. A listing takes a while: that of a running
+// broker may have missed a file that came or went meanwhile, so one that has gaps is made again.
 func (d *Directory) dataFiles(dir string) (files []File, others []string, err error) {
+	for range listingsMax {
+		if files, others, err = d.listFiles(dir); err != nil || !d.Held || joined(files) {
+			break
+		}
+	}
+	return files, others, err
+}
+
+// joined tells whether each file ends where the next one begins.
+func joined(files []File) bool {
+	for i := 1; i < len(files); i++ {
+		if files[i-1].Start+files[i-1].Size != files[i].Start {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *Directory) listFiles(dir string) (files []File, others []string, err error) {
 	entries, err := d.opts.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -163,6 +183,7 @@ func (d *Directory) relative(path string) string {
 }
 
 // fileBytes finds out the length that files were made with: the smallest distance of two neighbours, else the largest length.
+// 0 = not known: there are no files, or a running broker has made some and given none its length yet.
 func fileBytes(sets ...[]File) int64 {
 	var distance, length int64
 	for _, files := range sets {
@@ -198,18 +219,27 @@ func (d *Directory) listLog() error {
 }
 
 // refreshLog lists the log anew: a running broker made files since, and what the queues name may lie in them.
-func (d *Directory) refreshLog() error {
-	if !d.Held {
-		return nil
+func (d *Directory) refreshLog() (err error) {
+	if d.Held {
+		d.Log, err = d.listAgain(d.opts.LogDir, &d.SegmentBytes, KindLogFile)
 	}
-	files, _, err := d.dataFiles(d.opts.LogDir)
+	return err
+}
+
+// listAgain lists data files of a running broker once more, without findings. It finds out their length where the first listing
+// met none that had one.
+func (d *Directory) listAgain(dir string, size *int64, kind string) ([]File, error) {
+	files, _, err := d.dataFiles(dir)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if *size <= 0 {
+		*size = fileBytes(files)
 	}
 	told := len(d.Findings)
-	d.Log = d.checkFiles(files, d.SegmentBytes, KindLogFile, "", "")
+	files = d.checkFiles(files, *size, kind, "", "")
 	d.Findings = d.Findings[:told]
-	return nil
+	return files, nil
 }
 
 // checkFiles says what is wrong with names and lengths, and returns the files that can be read: starts are multiples of size
@@ -223,11 +253,13 @@ func (d *Directory) checkFiles(files []File, size int64, kind, key, original str
 		}
 		finding := &Finding{Level: Fault, Kind: kind, File: f.Name, Position: position, Original: original}
 		switch {
-		case size <= 0 || f.Start%size != 0 || f.Start > 1<<62:
-			d.add(finding.format("its name is no multiple of %s=%d; it is not read", key, size))
-			continue
 		case f.Size == 0 && i == len(files)-1 && !d.Held:
 			d.add((&Finding{Level: Note, Kind: kind, File: f.Name, Position: position}).format("an empty last file; the next start deletes it"))
+			continue
+		case size <= 0 && d.Held: // it is being made, as the first of all
+			continue
+		case size <= 0 || f.Start%size != 0 || f.Start > 1<<62:
+			d.add(finding.format("its name is no multiple of %s=%d; it is not read", key, size))
 			continue
 		case f.Size < size && d.Held: // it is being made
 		case f.Size != size:

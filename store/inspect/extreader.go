@@ -90,7 +90,7 @@ func (r *extReader) load(q *Queue, pos int64) (*extBlock, error) {
 		if !r.d.Held {
 			return nil, nil
 		}
-		files, _, err := r.d.dataFiles(filepath.Join(r.d.Root, extDirName, q.Topic, strconv.Itoa(int(q.ID)))) // it may have come since
+		files, err := r.d.listAgain(r.d.extDir(q), &r.d.ExtFileBytes, KindExtFile) // it may have come since
 		if i = sort.Search(len(files), func(i int) bool { return files[i].Start > pos }) - 1; err != nil || i < 0 || pos-files[i].Start >= r.d.ExtFileBytes {
 			return nil, err
 		}
@@ -118,13 +118,15 @@ func (r *extReader) load(q *Queue, pos int64) (*extBlock, error) {
 	return block, nil
 }
 
-const extDirName = "consumequeue_ext"
+func (d *Directory) extDir(q *Queue) string {
+	return filepath.Join(d.Root, "consumequeue_ext", q.Topic, strconv.Itoa(int(q.ID)))
+}
 
 // listExt lists the ext files of the queues. Those of queues that are not there are nobody's.
 func (d *Directory) listExt() error {
 	var all [][]File
 	for _, q := range d.Queues {
-		files, _, err := d.dataFiles(filepath.Join(d.Root, extDirName, q.Topic, strconv.Itoa(int(q.ID))))
+		files, _, err := d.dataFiles(d.extDir(q))
 		if err != nil {
 			return err
 		}

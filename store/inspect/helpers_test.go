@@ -50,6 +50,8 @@ type memFile struct {
 
 func (f memFile) ReadAt(p []byte, off int64) (int, error) { return bytes.NewReader(f.b).ReadAt(p, off) }
 
+func (f memFile) Size() (int64, error) { return int64(len(f.b)), nil }
+
 func (f memFile) Close() error { return nil }
 
 func (m memFS) OpenFile(path string, _ int, _ fs.FileMode) (sysio.File, error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
@@ -131,26 +132,24 @@ func (d *Directory) listIndex() error {
 			continue
 		}
 		path := filepath.Join(dir, e.Name)
-		f := &IndexFile{Path: path, Name: d.relative(path), Size: e.Size}
+		f := &IndexFile{Path: path, Name: d.relative(path)}
 		finding := &Finding{Level: Fault, Kind: KindIndexFile, File: f.Name, Position: -1}
 		if _, err := strconv.ParseInt(e.Name, 10, 64); err != nil {
 			finding.Level = Note
 			d.add(finding.format("not an index file"))
 			continue
 		}
-		var head [indexHeadBytes]byte
-		_, err := d.readFile(path, head[:], 0)
+		err := d.readIndexHead(f)
 		if errors.Is(err, fs.ErrNotExist) || err == io.EOF && d.Held { // deleted, or being made
 			continue
 		}
 		if err == io.EOF {
-			d.add(finding.format("it has %d bytes and no head", e.Size))
+			d.add(finding.format("it has %d bytes and no head", f.Size))
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		f.Head = parseIndexHeader(head[:])
 		if err := d.indexGeometry(f); err != nil {
 			return err
 		}
@@ -158,6 +157,23 @@ func (d *Directory) listIndex() error {
 	}
 	sort.Slice(d.Index, func(i, k int) bool { return filepath.Base(d.Index[i].Path) < filepath.Base(d.Index[k].Path) })
 	return nil
+}
+
+// readIndexHead reads head and length, in this order: a running broker has given a file its length before the first item.
+func (d *Directory) readIndexHead(f *IndexFile) error {
+	file, err := d.opts.FS.OpenFile(f.Path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var head [indexHeadBytes]byte
+	_, err = file.ReadAt(head[:], 0)
+	size, failed := file.Size()
+	f.Head, f.Size = parseIndexHeader(head[:]), size
+	if failed != nil {
+		return failed
+	}
+	return err
 }
 
 // indexGeometry finds out how many slots and items a file has: as configured, the original's default, or by trying where its

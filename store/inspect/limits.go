@@ -20,6 +20,9 @@ const (
 	originalFilesBack = 10
 )
 
+// listingsMax is how often a folder of a running broker is listed until no file came or went meanwhile.
+const listingsMax = 10
+
 // Memory.
 const (
 	// scanBlockBytes is what the walk over the log reads at once, peekBlockBytes a look at a single record.

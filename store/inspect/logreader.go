@@ -85,8 +85,25 @@ func (r *logReader) at(phy message.PhyOffset, want int64) ([]byte, error) {
 	return r.buf[:m], nil
 }
 
-// look judges what stands at phy.
+// look judges what stands at phy. A running broker takes the bytes of a file away once its name is gone: they mean nothing then.
 func (r *logReader) look(phy message.PhyOffset) (verdict, error) {
+	verdict, err := r.judge(phy)
+	if err != nil || !r.d.Held || verdict != isNothing && verdict != isDamaged {
+		return verdict, err
+	}
+	file, err := r.d.opts.FS.OpenFile(r.cur.Path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.close()
+		r.reason = "its file was deleted meanwhile"
+		return isGone, nil
+	}
+	if err != nil {
+		return isNothing, err
+	}
+	return verdict, file.Close()
+}
+
+func (r *logReader) judge(phy message.PhyOffset) (verdict, error) {
 	r.unseen, r.zero, r.stale, r.reason = false, false, false, ""
 	b, err := r.at(phy, 4<<10)
 	if err != nil {

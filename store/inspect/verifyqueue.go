@@ -383,11 +383,10 @@ func (v *verifier) settleLate() error {
 			if l.q.dir != nil {
 				v.units.forget(l.q.dir, l.off)
 				dir := filepath.Join(v.d.Root, filepath.FromSlash(l.q.dir.Name))
-				files, _, err := v.d.dataFiles(dir)
-				if err != nil {
+				var err error
+				if l.q.dir.Files, err = v.d.listAgain(dir, &v.d.QueueFileBytes, KindQueueFile); err != nil {
 					return err
 				}
-				l.q.dir.Files = files
 			}
 			u, err := v.unit(l.q, l.off)
 			if err != nil {
