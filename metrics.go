@@ -63,7 +63,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 
 	gauge("commitlog_end_bytes", "end of the log", func(s *stats) float64 { return float64(s.Wrote) })
 	gauge("commitlog_begin_bytes", "begin of the log", func(s *stats) float64 { return float64(s.MinPhy) })
-	gauge("commitlog_damaged_places", "places in the log that the start stepped over; dump --verify lists them", func(s *stats) float64 { return float64(s.Damaged) })
+	gauge("commitlog_damaged_places", "damaged places in log and queues that the start or a reader stepped over; dump --verify lists them", func(s *stats) float64 { return float64(s.Damaged) })
 	gauge("commitlog_warm_bytes", "warm ahead of the end of the log (warmMapedFileEnable)", func(s *stats) float64 { return float64(s.Warm.AheadBytes) })
 	gauge("commitlog_locked_bytes", "of the log's files, locked into memory (limits RLIMIT_MEMLOCK, lockedFilesMax, lockedMemoryPercent)", func(s *stats) float64 { return float64(s.Warm.LockedBytes) })
 	gauge("recovery_seconds", "how long the start took to recover the log", func(s *stats) float64 { return float64(s.RecoveryMillis) / 1000 })

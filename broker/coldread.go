@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"peregrine/internal/message"
@@ -50,19 +51,18 @@ func (r *coldReaders) submit(ls *loopState, c *netio.Conn, req *pullRequest) {
 func (r *coldReaders) run() {
 	defer r.done.Done()
 	units := make([]store.Unit, unitsPerLook)
-	var parts []part
 	for req := range r.jobs {
-		buf := r.answer(&req, units, &parts)
+		buf := r.answer(&req, units)
 		r.broker.server.Post(int(req.ref.Loop), netio.Mail{Kind: netio.MailAnswer, Done: 1, Ref: req.ref, Buf: buf})
 	}
 }
 
 // answer gives the whole answer frame. When retention deletes what is being read it looks again: the queue begins elsewhere
 // then, or its records are stepped over.
-func (r *coldReaders) answer(req *pullRequest, units []store.Unit, parts *[]part) *netio.Buffer {
-	buf, err := r.tryAnswer(req, units, parts)
+func (r *coldReaders) answer(req *pullRequest, units []store.Unit) *netio.Buffer {
+	buf, err := r.tryAnswer(req, units)
 	for tries := 1; errors.Is(err, store.ErrOutOfRange) && tries < coldTriesMax; tries++ {
-		buf, err = r.tryAnswer(req, units, parts)
+		buf, err = r.tryAnswer(req, units)
 	}
 	if err == nil {
 		return buf
@@ -75,40 +75,31 @@ func (r *coldReaders) answer(req *pullRequest, units []store.Unit, parts *[]part
 	return buf
 }
 
-// tryAnswer reads with pread.
-func (r *coldReaders) tryAnswer(req *pullRequest, units []store.Unit, parts *[]part) (*netio.Buffer, error) {
-	b := r.broker
-	found, err := r.lookUp(req, units, parts)
+// tryAnswer reads with pread. The frame's head comes last, in front of the records: it tells their bytes.
+func (r *coldReaders) tryAnswer(req *pullRequest, units []store.Unit) (*netio.Buffer, error) {
+	buf := netio.GetBuffer(coldAnswerBytes)
+	buf.B = buf.B[:coldHeadBytes]
+	found, err := r.lookUp(req, units, buf)
+	if err != nil {
+		netio.PutBuffer(buf)
+		return nil, err
+	}
 	var header wire.PullMessageResponse
 	var key []byte
-	if err == nil {
-		req.response(&header, &found)
-		b.countPull(&key, req, &found)
-		code, body := found.status.code(req.offset), found.bytes
-		buf := netio.GetBuffer(512 + body)
-		buf.B = wire.AppendPullResponse(buf.B, req.enc, req.opaque, code, statusNames[found.status], &header, body)
-		for _, p := range *parts {
-			at := len(buf.B)
-			buf.B = buf.B[:at+p.size]
-			if _, err = b.store.ReadAt(buf.B[at:], p.from); err != nil {
-				break
-			}
-		}
-		if err == nil {
-			return buf, nil
-		}
-		netio.PutBuffer(buf)
-	}
-	return nil, err
+	req.response(&header, &found)
+	r.broker.countPull(&key, req, &found)
+	head := wire.AppendPullResponse(make([]byte, 0, coldHeadBytes), req.enc, req.opaque, found.status.code(req.offset), statusNames[found.status], &header, found.bytes)
+	buf.B = slices.Replace(buf.B, 0, coldHeadBytes, head...)
+	return buf, nil
 }
 
-// lookUp is Broker.lookUp for what lies in the files.
-func (r *coldReaders) lookUp(req *pullRequest, units []store.Unit, parts *[]part) (lookup, error) {
-	*parts = (*parts)[:0]
+// lookUp is Broker.lookUp for what lies in the files. It appends the records to buf. What is damaged is stepped over.
+func (r *coldReaders) lookUp(req *pullRequest, units []store.Unit, buf *netio.Buffer) (lookup, error) {
 	found := lookup{min: req.queue.Min(), max: req.queue.Max()}
 	if found.outOfRange(req.offset) {
 		return found, nil
 	}
+	var view message.View
 	t := r.broker.newTake(req)
 	found.next, found.status = req.offset, statusNoMatchedMessage
 	scanMax := req.scanMax(r.broker)
@@ -122,13 +113,19 @@ func (r *coldReaders) lookUp(req *pullRequest, units []store.Unit, parts *[]part
 		}
 		for i := range units[:n] {
 			u := &units[i]
-			if u.Phy < r.broker.store.MinPhy() && !u.Hidden() {
-				found.status = statusMessageWasRemoving // its log file is gone: step over
-			} else if !u.Hidden() && req.filter.Match(u.Tags) {
-				if !t.add(&found, u) {
+			if !u.Hidden() && req.filter.Match(u.Tags) {
+				if !t.fits(&found, u) {
 					break
 				}
-				*parts = append(*parts, part{u.Phy, int(u.Size)})
+				buf.B, err = req.queue.ReadRecord(buf.B, found.next, *u, &view)
+				switch {
+				case err == nil:
+					found.add(u)
+				case errors.Is(err, store.ErrOutOfRange):
+					found.status = statusMessageWasRemoving // its log file is gone: step over
+				case !errors.Is(err, store.ErrNoRecord):
+					return found, err
+				}
 			}
 			found.next++
 			scanned++

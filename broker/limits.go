@@ -23,6 +23,10 @@ const (
 	// coldTriesMax is how often a cold reader looks again when retention deletes what it reads.
 	coldTriesMax = 3
 
+	// coldAnswerBytes is the buffer that a cold reader begins an answer with, coldHeadBytes the room for its head in there.
+	coldAnswerBytes = 64 << 10
+	coldHeadBytes   = 512
+
 	// groupSeriesMax bounds the series of each metric by group, lagPairsMax the pairs of group and topic that a scrape looks
 	// at: beyond it there are none. What is left out is counted in peregrine_group_series_left_out.
 	groupSeriesMax = 1000

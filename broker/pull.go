@@ -292,9 +292,10 @@ func (b *Broker) lookUp(ls *loopState, r *pullRequest) lookup {
 					found.cold = found.messages == 0
 					return found.settle(found.messages > 0)
 				}
-				if !take.add(&found, u) {
+				if !take.fits(&found, u) {
 					break
 				}
+				found.add(u)
 				ls.addPart(u)
 			}
 			found.next++
@@ -349,19 +350,20 @@ func (b *Broker) newTake(r *pullRequest) take {
 		memoryFrom: b.store.Wrote() - set.memoryWindow}
 }
 
-// add takes u into the answer unless the answer is full without it. The first one always fits.
-func (t *take) add(l *lookup, u *store.Unit) bool {
+// fits tells whether the answer has room for u. The first one always fits.
+func (t *take) fits(l *lookup, u *store.Unit) bool {
 	count, bytes := t.memoryCount, t.memoryBytes
 	if u.Phy < t.memoryFrom {
 		count, bytes = t.diskCount, t.diskBytes
 	}
-	if l.messages > 0 && (l.messages >= min(count, t.countMax) || l.bytes+int(u.Size) > min(bytes, pullBodyMax)) {
-		t.full = true
-		return false
-	}
+	t.full = l.messages > 0 && (l.messages >= min(count, t.countMax) || l.bytes+int(u.Size) > min(bytes, pullBodyMax))
+	return !t.full
+}
+
+// add counts the record of u as part of the answer.
+func (l *lookup) add(u *store.Unit) {
 	l.messages++
 	l.bytes += int(u.Size)
-	return true
 }
 
 // part is a stretch of the log that goes into an answer.

@@ -28,7 +28,7 @@ type Stats struct {
 	LocksDenied, RepliesFailed                                       uint64
 	Relay                                                            relay.Stats
 
-	Damaged        int64 // places in the log that the start stepped over
+	Damaged        int64 // places in the log, and entries of queues, that the start or a reader stepped over
 	RecoveryMillis int64
 
 	Wrote, Flushed, MinPhy message.PhyOffset
@@ -71,7 +71,7 @@ func (b *Broker) Stats() Stats {
 	s.RepliesFailed = b.repliesFailed.Load()
 	s.WaitingForSync = b.waitingForSync()
 	recovered := b.store.Recovery()
-	s.Damaged, s.RecoveryMillis = recovered.DamagedCount, recovered.Took.Milliseconds()
+	s.Damaged, s.RecoveryMillis = recovered.DamagedCount+b.store.DamageNoted(), recovered.Took.Milliseconds()
 	for kind, sum := range map[int]*uint64{
 		countSent: &s.Sent, countSentBytes: &s.SentBytes, countSendFailed: &s.SendFailed, countFlushTimeouts: &s.FlushTimeouts,
 		countPulls: &s.Pulls, countPulled: &s.Pulled, countPulledBytes: &s.PulledBytes, countColdPulls: &s.ColdPulls,

@@ -218,7 +218,7 @@ func (r *queryRun) candidate(phy message.PhyOffset) error {
 	b, err := r.x.s.ReadRecord(r.found, phy, &r.view)
 	switch {
 	case errors.Is(err, ErrNoRecord), errors.Is(err, ErrOutOfRange):
-		return nil
+		return nil // a queue's reader notes it
 	case err != nil:
 		return err
 	case !r.q.matches(&r.view):

@@ -35,6 +35,8 @@ func (r *recovery) chooseTrust() {
 		why = err.Error()
 	case st == nil:
 		why = "it was not closed by peregrine"
+	case st.running && st.run == 0:
+		why = "damage was found in it" // by a reader, or by a start that did not come to its end
 	case !st.running:
 		if why = r.differs(st); why == "" {
 			r.trust = trustAll
@@ -43,7 +45,7 @@ func (r *recovery) chooseTrust() {
 		}
 	case !r.lay.crashed:
 		why = "another broker closed it"
-	case st.run == 0 || st.run != r.lay.run:
+	case st.run != r.lay.run:
 		why = "another broker ran on it"
 	case st.boot != "" && st.boot == bootID(r.s.fsys):
 		r.trust, r.saved = trustCache, st

@@ -32,7 +32,7 @@ import (
 type savedState struct {
 	running                      bool
 	boot                         string
-	run                          uint64 // 0: of no run
+	run                          uint64 // 0: it speaks for no run, see chooseTrust
 	minPhy, end                  message.PhyOffset
 	tail                         uint32
 	lastStore                    message.Millis
@@ -204,6 +204,9 @@ func (s *Store) stateOf(running bool) (*savedState, error) {
 		minPhy: s.log.MinPhy(), end: s.log.Wrote(), lastStore: message.Millis(s.log.storeTime.Load()),
 		segmentBytes: s.set.segmentBytes, queueFileBytes: s.set.queueFileBytes,
 		checkpoint: s.checkpoint.now(), damagedCount: s.report.DamagedCount, damaged: s.report.Damaged,
+	}
+	if s.DamageNoted() > 0 {
+		st.running, st.run = true, 0
 	}
 	var err error
 	s.queues.each(func(q *Queue) bool {

@@ -61,6 +61,7 @@ type Store struct {
 
 	// Records that recovery found damaged in the middle of the log. Only read once Open has returned.
 	damaged map[message.PhyOffset]bool
+	damage  damageNotes // what readers found since
 
 	// What the last look at the disk gave. Open's goroutine, then tickLoop's only.
 	diskFull, diskUnknown, diskForced bool

@@ -25,7 +25,7 @@ func (q *Queue) StoreTimeAt(from message.QueueOffset) (message.Millis, message.Q
 				continue
 			}
 			if m, err := q.store.ReadAt(prefix[:], unit.Phy); err == nil || m > 0 {
-				if stored, ok := message.StoreTimeOf(prefix[:m]); ok {
+				if stored, ok := message.StoreTimeOf(prefix[:m]); ok && namesPosition(prefix[:m], unit.Phy) {
 					return stored, from + message.QueueOffset(i)
 				}
 			}

@@ -134,7 +134,7 @@ func (c *copySearch) isCopyOfNext(l *level) bool {
 			return false
 		}
 		var v message.View
-		c.original, err = c.s.opts.Store.ReadRecord(c.original[:0], unit[0].Phy, &v)
+		c.original, err = q.ReadRecord(c.original[:0], l.next, unit[0], &v)
 		var record message.Record
 		deliverable := false
 		if err == nil {

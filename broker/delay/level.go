@@ -142,11 +142,11 @@ func (l *level) stretch() (sleep time.Duration, idle bool) {
 	for i := range l.units[:n] {
 		u := &l.units[i]
 		if !u.IsPreBlank() {
-			due, sleep := l.dueTime(q, l.planned(u))
+			due, sleep := l.dueTime(q, l.planned(q, u))
 			if sleep > 0 {
 				return sleep, false
 			}
-			if err := l.deliver(u, due); err != nil {
+			if err := l.deliver(q, u, due); err != nil {
 				return l.failed(err), false
 			}
 		} else {
@@ -161,13 +161,13 @@ func (l *level) stretch() (sleep time.Duration, idle bool) {
 
 // planned is the time of delivery that dispatch gave a unit. Where its ext unit cannot be read it is reckoned once more, from the
 // record. A record that cannot be read is due: deliver decides about it.
-func (l *level) planned(u *store.Unit) message.Millis {
+func (l *level) planned(q *store.Queue, u *store.Unit) message.Millis {
 	if !u.Tags.IsExtAddress() {
 		return message.Millis(u.Tags)
 	}
 	var v message.View
 	var err error
-	if l.record, err = l.s.opts.Store.ReadRecord(l.record[:0], u.Phy, &v); err != nil {
+	if l.record, err = q.ReadRecord(l.record[:0], l.next, *u, &v); err != nil {
 		return l.s.opts.Now()
 	}
 	return message.Millis(l.s.ScheduleTags(&v))
@@ -199,17 +199,14 @@ func (l *level) dueTime(q *store.Queue, due message.Millis) (message.Millis, tim
 }
 
 // deliver stores the message of u under its own topic and moves on. An error means that it has to be tried again.
-func (l *level) deliver(u *store.Unit, due message.Millis) error {
+func (l *level) deliver(q *store.Queue, u *store.Unit, due message.Millis) error {
 	var v message.View
 	var err error
-	if l.record, err = l.s.opts.Store.ReadRecord(l.record[:0], u.Phy, &v); err != nil {
+	if l.record, err = q.ReadRecord(l.record[:0], l.next, *u, &v); err != nil {
 		if errors.Is(err, store.ErrNoRecord) || errors.Is(err, store.ErrOutOfRange) {
 			return l.drop(u, err)
 		}
 		return err
-	}
-	if string(v.Topic) != message.ScheduleTopic || v.QueueID != l.id {
-		return l.drop(u, store.ErrNoRecord)
 	}
 	record, ok := Restore(&v)
 	if !ok {

@@ -123,7 +123,7 @@ func (r *round) readOps() {
 		last := message.QueueOffset(-1)
 		var v message.View
 		if u, err := units.at(op, end); err == nil && !u.Hidden() {
-			if r.buf, err = r.store.ReadRecord(r.buf[:0], u.Phy, &v); err == nil {
+			if r.buf, err = q.ReadRecord(r.buf[:0], op, u, &v); err == nil {
 				if tag, _ := message.GetProperty(v.Properties, message.PropertyTags); string(tag) == opTag {
 					eachOp(v.Body, func(half message.QueueOffset) { last = max(last, r.mark(half)) })
 				}
@@ -222,7 +222,7 @@ func (r *round) read(h *half) (found, stop bool) {
 		err = store.ErrNoRecord
 	}
 	if err == nil {
-		if _, err = r.store.ReadRecord(nil, u.Phy, &h.View); err == nil {
+		if _, err = r.units.queue.ReadRecord(nil, r.at, u, &h.View); err == nil {
 			return true, false
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Service) Recover() {
 			continue
 		}
 		var h half
-		if buf, err = s.store.ReadRecord(buf[:0], u.Phy, &h.View); err != nil {
+		if buf, err = q.ReadRecord(buf[:0], at, u, &h.View); err != nil {
 			continue // the round that comes to it says so
 		}
 		_, checked := message.GetProperty(h.Properties, message.PropertyTransactionCheckTimes)
