@@ -242,7 +242,7 @@ func TestRepairIsADryRun(t *testing.T) {
 	whole := fixture(t, "clean-5.5.0")
 	for _, d := range more(t, whole) {
 		d.fs.Observe(func(e sysio.Event) {
-			if e.Op&^(sysio.OpOpen|sysio.OpRead|sysio.OpReadDir|sysio.OpStat|sysio.OpUsage) != 0 {
+			if e.Op&^(sysio.OpOpen|sysio.OpRead|sysio.OpReadDir|sysio.OpStat|sysio.OpUsage|sysio.OpSeek|sysio.OpAdvise) != 0 {
 				t.Errorf("%s: %s of %s", d.name, e.Op, e.Path)
 			}
 		})

@@ -359,6 +359,9 @@ func (s *service) explainStore(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("the store directory %s needs read, write and search permission for uid %d: %w; try: chown -R %d %s", s.cfg.StorePathRootDir, os.Getuid(), err, os.Getuid(), s.cfg.StorePathRootDir)
 	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: expected is a folder; move the file away, or bring the folder back", err)
+	}
 	if errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("the store directory %s is on a read-only file system: %w; choose another one with --store", s.cfg.StorePathRootDir, err)
 	}

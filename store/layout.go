@@ -60,6 +60,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 		}
 	}
 	lay.run = readRun(fsys, set.root)
+	if err := refuseWrongKinds(fsys, set); err != nil {
+		return nil, err
+	}
 	if err := refuseForeignKinds(fsys, set, entries); err != nil {
 		return nil, err
 	}
@@ -81,7 +84,32 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	if err := lay.inspectIndex(fsys, set); err != nil {
 		return nil, err
 	}
-	return lay, nil
+	return lay, lay.refuseLostLog(fsys, set)
+}
+
+// refuseWrongKinds refuses files where folders are expected, and the other way round.
+func refuseWrongKinds(fsys sysio.FS, set settings) error {
+	for _, dir := range []string{set.logDir, set.queueDir, set.extDir, set.indexDir} {
+		if info, err := fsys.Stat(dir); err == nil && !info.Dir {
+			return refuse(dir, "this is a file, expected is a folder: move it away, or bring the folder back")
+		}
+	}
+	for _, name := range []string{checkpointName, abortName, lockName, stateName, deletedName} {
+		path := filepath.Join(set.root, name)
+		if info, err := fsys.Stat(path); err == nil && info.Dir {
+			return refuse(path, "this is a folder, expected is a file: move it away; without the file %s", withoutFile[name])
+		}
+	}
+	return nil
+}
+
+// withoutFile says what a start does that lacks a file of the root.
+var withoutFile = map[string]string{
+	checkpointName: "a start makes a new checkpoint out of the log",
+	abortName:      "a start takes the last run for one that stopped cleanly",
+	lockName:       "a start makes a new one",
+	stateName:      "a start looks at all of the log once",
+	deletedName:    "messages of deleted topics may come back",
 }
 
 // refuseForeignKinds refuses directories whose messages live in a form that this program does not read.
@@ -155,7 +183,7 @@ func readDirIfThere(fsys sysio.FS, dir string) ([]sysio.Info, error) {
 func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	files, err := lay.dataFiles(fsys, set.logDir)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
 	}
 	for i, f := range files {
 		last := i == len(files)-1
@@ -193,13 +221,17 @@ func sizeAdvice(files []dataFile) string {
 func (lay *layout) dataFiles(fsys sysio.FS, dir string) ([]dataFile, error) {
 	entries, err := readDirIfThere(fsys, dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	var files []dataFile
 	for _, e := range entries {
 		start, ok := parseFileName(e.Name)
 		switch {
+		case e.Dir && ok:
+			return nil, refuse(filepath.Join(dir, e.Name), "this is a folder, expected is a data file: move it away")
+		case e.Dir && e.Name == cutDirName:
 		case e.Dir:
+			lay.warn("%s is a folder, which does not belong there, and is ignored", filepath.Join(dir, e.Name))
 		case !ok:
 			lay.warn("%s is not a data file and is ignored (the original broker refuses to start with it)", filepath.Join(dir, e.Name))
 		default:
@@ -247,7 +279,7 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id message.QueueID, dir string) error {
 	files, err := lay.dataFiles(fsys, dir)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
 	}
 	for i, f := range files {
 		last := i == len(files)-1

@@ -52,6 +52,18 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"other size":        {func(r string, s *settings) error { s.segmentBytes *= 2; return nil }, []string{fileName(0), "65536", "131072", "mappedFileSizeCommitLog=65536"}},
 		"gap":               {func(r string, s *settings) error { return os.Remove(s.logDir + "/" + fileName(testSegment)) }, []string{fileName(testSegment), "missing"}},
 		"odd start":         {func(r string, s *settings) error { return put(s.logDir+"/"+fileName(3*testSegment+1), testSegment) }, []string{"multiple"}},
+		"log is a file":     {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.logDir), put(s.logDir, 3)) }, []string{"commitlog", "expected is a folder", "move it away"}},
+		"queues are a file": {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.queueDir), put(s.queueDir, 3)) }, []string{"consumequeue", "expected is a folder"}},
+		"checkpoint folder": {func(r string, s *settings) error {
+			return errors.Join(os.Remove(r+"/checkpoint"), os.Mkdir(r+"/checkpoint", 0o755))
+		}, []string{"checkpoint", "expected is a file", "move it away", "new checkpoint out of the log"}},
+		"state folder": {func(r string, s *settings) error {
+			return errors.Join(os.Remove(r+"/peregrine.state"), os.Mkdir(r+"/peregrine.state", 0o755))
+		}, []string{"peregrine.state", "expected is a file"}},
+		"abort folder": {func(r string, s *settings) error { return os.Mkdir(r+"/abort", 0o755) }, []string{"abort", "expected is a file"}},
+		"log file folder": {func(r string, s *settings) error {
+			return os.Mkdir(filepath.Join(s.logDir, fileName(3*testSegment)), 0o755)
+		}, []string{fileName(3 * testSegment), "expected is a data file"}},
 		"larger queue file": {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil }, []string{"4000", "2000", "mappedFileSizeConsumeQueue"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,13 +111,19 @@ func TestForeignNamesAreIgnoredWithAWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(set.logDir, "lost+found"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Truncate(filepath.Join(set.logDir, fileName(2*testSegment)), testSegment/2); err != nil {
 		t.Fatal(err) // half a segment at the end is a torn end
 	}
 	s := openTest(t, sysio.OS{}, set)
 	defer s.Close(false)
-	if w := strings.Join(s.Recovery().Warnings, "\n"); !strings.Contains(w, "core.123") || !strings.Contains(w, ".lock.swp") || !strings.Contains(w, fileName(2*testSegment)) {
-		t.Errorf("warnings: %s", w)
+	w := strings.Join(s.Recovery().Warnings, "\n")
+	for _, part := range []string{"core.123", ".lock.swp", "lost+found is a folder", fileName(2 * testSegment)} {
+		if !strings.Contains(w, part) {
+			t.Errorf("%q is not in the warnings: %s", part, w)
+		}
 	}
 	send(t, s, s.Queue("T", 0), "goes on")
 }

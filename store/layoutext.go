@@ -36,7 +36,7 @@ func (lay *layout) inspectExt(fsys sysio.FS, set settings) error {
 			}
 			files, err := lay.dataFiles(fsys, filepath.Join(path, e.Name))
 			if err != nil {
-				return fmt.Errorf("store: %w", err)
+				return err
 			}
 			if err := lay.inspectExtFiles(files, set); err != nil {
 				return err

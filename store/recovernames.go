@@ -178,16 +178,9 @@ func (r *recovery) eachItem(from, to message.PhyOffset, visit func(indexItem)) e
 }
 
 func readIndexHeader(fsys sysio.FS, path string) (indexHeader, error) {
-	file, err := fsys.OpenFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return indexHeader{}, err
-	}
-	defer file.Close()
 	var b [indexHeaderBytes]byte
-	if _, err := file.ReadAt(b[:], 0); err != nil && err != io.EOF {
-		return indexHeader{}, err
-	}
-	return decodeIndexHeader(b[:]), nil
+	err := readHead(fsys, path, b[:])
+	return decodeIndexHeader(b[:]), err
 }
 
 // dataSeeker is a File that can pass over what was never written.

@@ -271,6 +271,9 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 	for keep > 0 && table.files[keep-1].start >= end {
 		keep--
 	}
+	// A log never loses its last file: where it began would be forgotten, and queues that are cut below would have no log at all if the
+	// machine went down before that.
+	keep = max(keep, min(1, len(table.files)))
 	// From the newest on: a crash in between must not leave a gap in front of those that are still there.
 	for _, f := range slices.Backward(table.files[keep:]) {
 		if err := r.removeBehindEnd(f); err != nil {

@@ -26,8 +26,11 @@ func (OS) LockDir(dir string) (io.Closer, error) {
 	return f, nil
 }
 
-// Writable says why files cannot be read and made in a directory by this process, nil if they can.
+// Writable says why files cannot be read and made in a directory by this process, nil if they can. What is no directory is ENOTDIR.
 func Writable(dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return &os.PathError{Op: "access", Path: dir, Err: unix.ENOTDIR}
+	}
 	if err := unix.Access(dir, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
 		return &os.PathError{Op: "access", Path: dir, Err: err}
 	}

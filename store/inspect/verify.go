@@ -124,6 +124,7 @@ func (v *verifier) run() error {
 			return err
 		}
 	}
+	v.lostLog()
 	for _, q := range v.listed {
 		if err := v.finishQueue(q); err != nil {
 			return err
@@ -394,6 +395,16 @@ func (v *verifier) firstByte(pos message.PhyOffset) (message.PhyOffset, error) {
 		}
 	}
 	return -1, nil
+}
+
+// lostLog tells of queues whose whole log is missing.
+func (v *verifier) lostLog() {
+	if v.d.Held || v.report.Records > 0 || v.report.Damaged > 0 || len(v.suspects) > 0 || v.unitsEnd <= v.report.Begin {
+		return
+	}
+	f := &Finding{Level: Fault, Kind: KindLogFile, File: v.d.relative(v.d.opts.LogDir), Position: int64(v.report.Begin)}
+	f.Original = "a start of the original deletes all queues or cuts them to nothing"
+	v.found(f.format("the log holds no record, queues name records up to %d: bring its files back; a start is refused unless all says that nothing was ever synced", v.unitsEnd))
 }
 
 func (v *verifier) finishCheckpoint() {

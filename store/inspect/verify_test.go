@@ -233,6 +233,21 @@ func expect(t *testing.T, all []Finding, want []string, exactly bool) {
 	}
 }
 
+// A whole log that is missing, which no start takes.
+func TestALostLogIsFound(t *testing.T) {
+	m := fixture(t, "clean-5.5.0")
+	for name := range m.files {
+		if strings.HasPrefix(name, "commitlog/") {
+			m.remove(name)
+		}
+	}
+	all, r := verify(t, m.open(t))
+	if r.Records != 0 {
+		t.Errorf("%d good records", r.Records)
+	}
+	expect(t, all, []string{"finding log-file commitlog 0: the log holds no record, queues name records up to 491911"}, false)
+}
+
 func TestPropertyCRCsAreChecked(t *testing.T) {
 	m := fixture(t, "direct-propcrc")
 	size := binary.BigEndian.Uint32(m.files[log0])
