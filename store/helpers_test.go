@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"peregrine/internal/message"
@@ -71,6 +72,22 @@ func (s *Store) abandon() {
 		s.running.Wait()
 		s.release()
 	})
+}
+
+// await returns when done says so; a test that waits in vain ends with the time-out of go test.
+func await(done func() bool) {
+	for !done() {
+		runtime.Gosched()
+	}
+}
+
+// awaitAllocator returns when the allocator has made all files ahead of the end of the log. Nobody appends. The first round may end with a
+// look at the log that began before the last append, the second one does not.
+func awaitAllocator(s *Store) {
+	for range 2 {
+		s.log.alloc.poke()
+		await(func() bool { return s.log.allocateAt.Load() != neverPosition && len(s.log.alloc.wake) == 0 })
+	}
 }
 
 var testHost = message.HostOf(netip.MustParseAddrPort("127.0.0.1:10911"))

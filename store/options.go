@@ -83,6 +83,7 @@ func settingsOf(c *config.Config) (settings, error) {
 		warm:           c.WarmMapedFileEnable && !c.WriteWithoutMmap,
 		warmStepBytes:  int64(c.FlushLeastPagesWhenWarmMapedFile) * sysio.PageSize,
 		checkCRC:       c.CheckCRCOnRecover,
+		tickEvery:      tickInterval,
 	}
 	var err error
 	if set.adjustable, err = adjustableOf(c); err != nil {

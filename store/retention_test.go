@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,9 +168,7 @@ func (a *aged) diskAt(percent int64) {
 const capacity = 100 << 20
 
 func (a *aged) diskUses(bytes int64) {
-	for a.s.log.allocateAt.Load() == neverPosition {
-		runtime.Gosched() // the allocator is at work
-	}
+	awaitAllocator(a.s)
 	a.fsys.SetCapacity(0, 0)
 	own, err := a.fsys.DiskUsage("/s")
 	if err != nil {

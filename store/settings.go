@@ -1,6 +1,9 @@
 package store
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // settings is what the store takes out of broker.conf, in its own units.
 type settings struct {
@@ -30,7 +33,8 @@ type settings struct {
 	adjustable
 	live *atomic.Pointer[adjustable] // adjustable as it is now; shared by all copies
 
-	prepare func(begin func() error) error // Options.Prepare, nil: nothing
+	prepare   func(begin func() error) error // Options.Prepare, nil: nothing
+	tickEvery time.Duration                  // tickInterval; 0: the tests of this package call tick themselves
 }
 
 // adjustable are the settings that can change at run time (Store.Configure). What reads them asks settings.now.

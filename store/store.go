@@ -173,8 +173,10 @@ func open(fsys sysio.FS, set settings, logger *slog.Logger, now func() message.M
 	s.log.touch.prime()
 	s.checkDisk()
 	s.log.start()
-	s.running.Add(1)
-	go s.tickLoop()
+	if set.tickEvery > 0 {
+		s.running.Add(1)
+		go s.tickLoop()
+	}
 	if set.retention.every > 0 {
 		s.running.Add(1)
 		go s.cleaner.run()
@@ -253,10 +255,10 @@ func (s *Store) unitsPerFile() message.QueueOffset {
 	return message.QueueOffset(s.set.queueFileBytes / unitBytes)
 }
 
-// tickLoop does what is due once a second.
+// tickLoop does what is due once a second. Nobody else calls tick.
 func (s *Store) tickLoop() {
 	defer s.running.Done()
-	tick := time.NewTicker(tickInterval)
+	tick := time.NewTicker(s.set.tickEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,13 +73,6 @@ func (w *pageWatch) untouched(name string) (n int) {
 		}
 	}
 	return n
-}
-
-// await returns when done says so; a test that waits in vain ends with the time-out of go test.
-func await(done func() bool) {
-	for !done() {
-		runtime.Gosched()
-	}
 }
 
 // With warmMapedFileEnable the file being written and the next one are touched to the last page, written in pieces of
@@ -160,6 +152,11 @@ func TestRefusedLocksAreSaidOnce(t *testing.T) {
 		send(t, s, q, strings.Repeat("x", 1000))
 		s.log.warm.poke()
 	}
+	await(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.tries > 0
+	})
 	files := len(s.log.files.Load().files)
 	closeTest(t, s, false)
 	if n := strings.Count(lines.String(), "not locked into memory"); n != 1 || !strings.Contains(lines.String(), "file=/s/commitlog/0") ||
