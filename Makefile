@@ -39,9 +39,10 @@ fuzz-smoke:
 	  done; \
 	done
 
-# Seeded lives of data directories on a disk that tears, lies, fails and is cut off (see broker/crash/doc.go).
+# Seeded lives of data directories on a disk that tears, lies, fails and is cut off (see broker/crash/doc.go). Ten times the time that
+# they get is a hang.
 crash:
-	$(GO) test ./broker/crash -run TestSeeds -count=1 -v -timeout 0 -crash.seeds=$(CRASH_SEEDS) -crash.seconds=$(CRASH_SECONDS)
+	$(GO) test ./broker/crash -run TestSeeds -count=1 -v -timeout $$(awk 'BEGIN { print 60 + 10 * $(CRASH_SECONDS) }')s -crash.seeds=$(CRASH_SEEDS) -crash.seconds=$(CRASH_SECONDS)
 
 # Producers, groups that come and go, delays, transactions, failures and one kill -9 against the built binary, with a judge (see interop/soak).
 soak: build

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"peregrine/internal/sysio"
 	"peregrine/wire"
@@ -24,9 +23,7 @@ func TestAHeldPullIsToldOfAReset(t *testing.T) {
 	h.CommitOffset = 3
 	h.SuspendTimeoutMillis = 60_000
 	consumer.write(wire.AppendPullRequest(nil, wire.EncodingBinary, wire.RequestPullMessage, 77, h))
-	for until := time.Now().Add(waitMax); b.polls.Held() == 0 && time.Now().Before(until); {
-		time.Sleep(time.Millisecond)
-	}
+	waitUntil(t, func() bool { return b.polls.Held() > 0 })
 	if cmd := admin.call(wire.RequestInvokeBrokerToResetOffset, wire.ResetOffsetRequestHeader{Topic: "Reset", Group: string(h.ConsumerGroup), Timestamp: 0}, nil); cmd.Code != 0 {
 		t.Fatalf("%d %s", cmd.Code, cmd.Remark)
 	}
@@ -69,9 +66,7 @@ func TestACallGoesToTheClientAndBack(t *testing.T) {
 		}
 		<-done
 		consumer.conn.Close()
-		for until := time.Now().Add(waitMax); b.Stats().ClientConnections > 0 && time.Now().Before(until); {
-			time.Sleep(time.Millisecond)
-		}
+		waitUntil(t, func() bool { return b.Stats().ClientConnections == 0 })
 		if cmd := admin.call(wire.RequestGetConsumerRunningInfo, header, nil); cmd.Code != 1 {
 			t.Errorf("of a client that is gone: %d %s", cmd.Code, cmd.Remark)
 		}

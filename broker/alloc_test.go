@@ -200,12 +200,3 @@ func TestSendPathFunctionsAllocateNothing(t *testing.T) {
 	}
 	waitUntil(t, func() bool { return b.dispatcher.BehindBytes() == 0 })
 }
-
-func waitUntil(t *testing.T, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(waitMax); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited too long")
-		}
-	}
-}

@@ -266,9 +266,7 @@ func TestHeldPullWakesAndExpires(t *testing.T) {
 		}
 		h.SuspendTimeoutMillis = 20000
 		c.write(wire.AppendPullRequest(nil, c.enc, wire.RequestPullMessage, c.next(), h))
-		for b.polls.Held() == 0 {
-			time.Sleep(time.Millisecond) // the pull is on its way through a socket
-		}
+		waitUntil(t, func() bool { return b.polls.Held() > 0 }) // the pull is on its way through a socket
 		producer.mustSend(sendHeader("Held", 0, "TAGS\x01No\x02"), []byte("no"))
 		producer.mustSend(sendHeader("Held", 0, "TAGS\x01Want\x02"), []byte("yes"))
 		cmd := c.receive()
@@ -277,13 +275,9 @@ func TestHeldPullWakesAndExpires(t *testing.T) {
 		}
 		// A connection that closes takes its held pulls along.
 		c.write(wire.AppendPullRequest(nil, c.enc, wire.RequestPullMessage, c.next(), pullHeaderAt(h, 3)))
-		for b.polls.Held() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		waitUntil(t, func() bool { return b.polls.Held() > 0 })
 		c.conn.Close()
-		for b.polls.Held() != 0 {
-			time.Sleep(time.Millisecond)
-		}
+		waitUntil(t, func() bool { return b.polls.Held() == 0 })
 	})
 }
 

@@ -169,9 +169,7 @@ func TestDelaysOfTheOriginalsDirectoriesAreTakenOver(t *testing.T) {
 			for start := range 2 {
 				b := startBroker(t, sysio.OS{}, root, "mappedFileSizeCommitLog=65536", "mappedFileSizeConsumeQueue=4000", "maxHashSlotNum=200", "maxIndexNum=1000",
 					"fileReservedTime=876000", "cleanFileForciblyEnable=false")
-				for deadline := time.Now().Add(waitMax); time.Now().Before(deadline) && b.delays.Stats().Levels[17].Pending()+b.delays.Stats().Levels[16].Pending() > 0; {
-					time.Sleep(10 * time.Millisecond)
-				}
+				waitUntil(t, func() bool { return b.delays.Stats().Levels[17].Pending()+b.delays.Stats().Levels[16].Pending() == 0 })
 				if err := b.dispatcher.CaughtUp(b.store.Confirmed(), time.Now().Add(waitMax)); err != nil {
 					t.Fatal(err)
 				}

@@ -40,11 +40,7 @@ func TestGroupLosesMessagesToForcedCleaning(t *testing.T) {
 	total := (use.Used - 2<<20 + 1) * 100 / 85
 	fsys.SetCapacity(total, 0)
 	q := b.store.Queue("Lossy", 0)
-	for deadline := time.Now().Add(waitMax); q.Min() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing is deleted: %+v", b.store.Retention())
-		}
-	}
+	waitUntil(t, func() bool { return q.Min() > 0 })
 	r := c.pull(pullHeader("Lossy", 0, 1, "*"))
 	if r.Code != int32(wire.ResponsePullOffsetMoved) {
 		t.Fatalf("pull below the minimum: %d %s", r.Code, r.Remark)

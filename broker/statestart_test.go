@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"peregrine/internal/sysio"
 )
@@ -47,11 +46,8 @@ func TestStartNeverEmptiesAStateFile(t *testing.T) {
 		}
 	})
 	b := startBroker(t, fsys, "/s", "flushConsumerOffsetInterval=10", "flushDelayOffsetInterval=10")
-	time.Sleep(50 * time.Millisecond) // some rounds of saving; nothing waits for it
+	waitUntil(t, func() bool { return steps.Load() >= 20 })
 	b.stop()
 	fsys.Observe(nil)
 	look("the end")
-	if steps.Load() < 20 {
-		t.Errorf("only %d steps were seen", steps.Load())
-	}
 }

@@ -16,6 +16,16 @@ import (
 // waitMax is far above anything that a test waits for when all is well.
 const waitMax = 30 * time.Second
 
+// waitUntil looks again and again whether something that tells nobody has happened.
+func waitUntil(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited too long")
+		}
+	}
+}
+
 const syncFlush = "flushDiskType=SYNC_FLUSH"
 
 // forms are the two ways in which the log is appended and synced.
@@ -51,9 +61,7 @@ func TestSyncFlushAnswersAfterTheSync(t *testing.T) {
 		second := sysio.NewGate()
 		defer fsys.Inject(sysio.Fault{Op: logSyncs, Path: "0*", Gate: second, Times: 1})()
 		later.write(wire.AppendSendRequestV2(nil, later.enc, later.next(), 0, sendHeader("Sync", 0, ""), []byte("later")))
-		for b.store.Wrote() == b.store.Flushed() || b.waitingForSync() < 2 {
-			time.Sleep(time.Millisecond) // the request is on its way through a socket
-		}
+		waitUntil(t, func() bool { return b.store.Wrote() > b.store.Flushed() && b.waitingForSync() >= 2 }) // it is on its way through a socket
 		gate.Open()
 		if cmd := c.receive(); cmd.Code != 0 {
 			t.Fatalf("code %d %s", cmd.Code, cmd.Remark)
@@ -256,19 +264,10 @@ func TestFullDiskRefusesAndHeals(t *testing.T) {
 		t.Fatalf("code %d %s", cmd.Code, cmd.Remark)
 		return false
 	}
-	for deadline := time.Now().Add(waitMax); !refused(); {
-		if time.Now().After(deadline) {
-			t.Fatal("a full disk is not noticed")
-		}
-	}
+	waitUntil(t, refused)
 	c.drain("Full", 0, 0, 1)
 	fsys.SetCapacity(1<<30, 0)
-	for deadline := time.Now().Add(waitMax); refused(); {
-		if time.Now().After(deadline) {
-			t.Fatal("does not heal")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitUntil(t, func() bool { return !refused() })
 	if err := fsys.CheckSpace(); err != nil {
 		t.Errorf("stored through a mapping without blocks: %v", err)
 	}

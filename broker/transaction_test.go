@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
@@ -143,13 +142,7 @@ func TestTransactionsSurviveRestarts(t *testing.T) {
 		last = c.begin("Tx", 0, fmt.Sprint(i), "")
 	}
 	c.end(last, message.SysFlagTransactionCommit)
-	deadline := time.Now().Add(waitMax)
-	for b.transactions.Stats().Commits == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("no commit")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	waitUntil(t, func() bool { return b.transactions.Stats().Commits > 0 })
 	if !b.stop() {
 		t.Fatal("the stop was not clean")
 	}
