@@ -38,6 +38,8 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 		q.Kind = store.IndexUnique
 	}
 	switch {
+	case h.MaxNum < 0 && !h.UniqueKeyQuery: // the original fails to make a list of that size
+		return failure(wire.ResponseSystemError, "maxNum is negative: "+strconv.Itoa(int(h.MaxNum)))
 	case q.Max <= 0:
 		return queryNotFound("maxNum is " + strconv.Itoa(int(h.MaxNum)))
 	case q.Begin > q.End:
