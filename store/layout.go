@@ -63,7 +63,7 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	if err := refuseWrongKinds(fsys, set); err != nil {
 		return nil, err
 	}
-	if err := refuseForeignKinds(fsys, set, entries); err != nil {
+	if err := lay.inspectForeignKinds(fsys, set, entries); err != nil {
 		return nil, err
 	}
 	if lay.checkpoint, err = readCheckpoint(fsys, filepath.Join(set.root, checkpointName)); err != nil {
@@ -110,56 +110,6 @@ var withoutFile = map[string]string{
 	lockName:       "a start makes a new one",
 	stateName:      "a start looks at all of the log once",
 	deletedName:    "messages of deleted topics may come back",
-}
-
-// refuseForeignKinds refuses directories whose messages live in a form that this program does not read.
-func refuseForeignKinds(fsys sysio.FS, set settings, entries []sysio.Info) error {
-	for _, e := range entries {
-		if !e.Dir {
-			continue
-		}
-		path := filepath.Join(set.root, e.Name)
-		var why string
-		switch {
-		case strings.HasPrefix(e.Name, "dledger-"):
-			why = "this is a DLedger log (enableDLegerCommitLog), which peregrine does not read; start it with the original broker"
-		case e.Name == "consumequeue_rocksdb":
-			why = "these are RocksDB consume queues (storeType=defaultRocksDB), which peregrine does not read; move back to storeType=default with the original broker"
-		case e.Name == "batchconsumequeue":
-			why = "these are batch consume queues (topic attribute queue.type=BatchCQ), which peregrine does not read yet"
-		default:
-			continue
-		}
-		found, err := holdsFile(fsys, path)
-		if err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		if found != "" {
-			return refuse(path, "%s (first file: %s)", why, found)
-		}
-	}
-	return nil
-}
-
-// holdsFile returns the first file of some length below dir, "" if there is none.
-func holdsFile(fsys sysio.FS, dir string) (string, error) {
-	entries, err := readDirIfThere(fsys, dir)
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name)
-		if !e.Dir {
-			if e.Size > 0 {
-				return path, nil
-			}
-			continue
-		}
-		if found, err := holdsFile(fsys, path); err != nil || found != "" {
-			return found, err
-		}
-	}
-	return "", nil
 }
 
 // readDirIfThere returns nil for a directory that does not exist, and a list that is not nil for one that does.
@@ -273,7 +223,29 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 			}
 		}
 	}
+	if f, other := otherSize(lay.queues, set.queueFileBytes); other && f.size%unitBytes == 0 {
+		return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueue); no file of a queue has as many: "+
+			"the directory was made with mappedFileSizeConsumeQueue=%d; if it was not, delete the file, its entries are made again from the log",
+			f.size, set.queueFileBytes, f.size)
+	}
 	return nil
+}
+
+// otherSize tells whether all files were made with another size than the configured one, and gives the first: no file has that
+// size, and all that have any length have the same shorter one. Single files of a wrong length were cut off.
+func otherSize(dirs []queueDir, configured int64) (first dataFile, other bool) {
+	for _, d := range dirs {
+		for _, f := range d.files {
+			switch {
+			case f.size == 0:
+			case f.size == configured, first.size != 0 && f.size != first.size:
+				return dataFile{}, false
+			case first.size == 0:
+				first = f
+			}
+		}
+	}
+	return first, first.size != 0
 }
 
 func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id message.QueueID, dir string) error {

@@ -41,11 +41,17 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		spoil change
 		says  []string
 	}{
-		"dledger":          {func(r string, _ *settings) error { return put(r+"/dledger-n0/data/00000000000000000000", 10) }, []string{"DLedger"}},
-		"rocksdb queues":   {func(r string, _ *settings) error { return put(r+"/consumequeue_rocksdb/CURRENT", 10) }, []string{"RocksDB"}},
-		"rocksdb in place": {func(r string, _ *settings) error { return put(r+"/consumequeue/MANIFEST-000004", 10) }, []string{"RocksDB"}},
-		"batch queues":     {func(r string, _ *settings) error { return put(r+"/batchconsumequeue/B/0/00000000000000000000", 46) }, []string{"BatchCQ"}},
-		"short first file": {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(0), 4096) }, []string{fileName(0), "4096", "65536"}},
+		"dledger":           {func(r string, _ *settings) error { return put(r+"/dledger-n0/data/00000000000000000000", 10) }, []string{"DLedger"}},
+		"rocksdb queues":    {func(r string, _ *settings) error { return put(r+"/consumequeue_rocksdb/CURRENT", 10) }, []string{"RocksDB"}},
+		"rocksdb in place":  {func(r string, _ *settings) error { return put(r+"/consumequeue/MANIFEST-000004", 10) }, []string{"RocksDB"}},
+		"batch queues":      {func(r string, _ *settings) error { return put(r+"/batchconsumequeue/B/0/00000000000000000000", 46) }, []string{"BatchCQ"}},
+		"tiered":            {func(r string, _ *settings) error { return put(r+"/tieredstore/h_c/b/T/0/COMMIT_LOG/0", 10) }, []string{"tiered"}},
+		"tiered elsewhere":  {func(r string, _ *settings) error { return put(r+"/config/tieredStoreMetadata.json", 10) }, []string{"tiered", "move this file away"}},
+		"topics in rocksdb": {func(r string, _ *settings) error { return put(r+"/config/topics/000012.sst", 10) }, []string{"config/topics", "RocksDB", "rocksDBConfigToJson"}},
+		"groups in rocksdb": {func(r string, _ *settings) error { return put(r+"/config/subscriptionGroups/000004.log", 10) }, []string{"config/subscriptionGroups"}},
+		"tables in rocksdb": {func(r string, _ *settings) error { return put(r+"/config/metadata/000004.log", 10) }, []string{"config/metadata"}},
+		"tables of v2":      {func(r string, _ *settings) error { return put(r+"/config/rdb/000004.log", 10) }, []string{"config/rdb"}},
+		"short first file":  {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(0), 4096) }, []string{fileName(0), "4096", "65536"}},
 		"long last file": {func(r string, s *settings) error {
 			return os.Truncate(s.logDir+"/"+fileName(2*testSegment), 2*testSegment)
 		}, []string{fileName(2 * testSegment), "131072", "65536"}},
@@ -64,7 +70,12 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"log file folder": {func(r string, s *settings) error {
 			return os.Mkdir(filepath.Join(s.logDir, fileName(3*testSegment)), 0o755)
 		}, []string{fileName(3 * testSegment), "expected is a data file"}},
-		"larger queue file": {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil }, []string{"4000", "2000", "mappedFileSizeConsumeQueue"}},
+		"larger queue file":   {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil }, []string{"4000", "2000", "mappedFileSizeConsumeQueue"}},
+		"smaller queue files": {func(r string, s *settings) error { s.queueFileBytes = 8000; return nil }, []string{"4000", "8000", "mappedFileSizeConsumeQueue=4000"}},
+		"smaller ext file": {func(r string, s *settings) error {
+			s.extWrite, s.extFileBytes = true, 4096
+			return put(r+"/consumequeue_ext/T/0/"+fileName(0), 1024)
+		}, []string{"1024", "4096", "mappedFileSizeConsumeQueueExt=1024"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, locked := range []bool{true, false} {
@@ -218,5 +229,33 @@ func TestEmptyStoreOpensQuickly(t *testing.T) {
 	t.Logf("open %v, first append %v", best, bestSend)
 	if best > 250*time.Millisecond {
 		t.Errorf("opening an empty store took %v", best)
+	}
+}
+
+// What the original makes with every start, without data in it, is left alone; what it does not need for its messages is named.
+func TestRocksFoldersWithoutData(t *testing.T) {
+	root := t.TempDir()
+	set := filled(t, root)
+	for _, name := range []string{"rocksdbstore", "kvStore", "config/topics"} {
+		for file, size := range map[string]int{"000004.log": 0, "CURRENT": 16, "IDENTITY": 36, "LOG": 20_000, "MANIFEST-000005": 170, "OPTIONS-000009": 16_014} {
+			if err := put(filepath.Join(root, name, file), size); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := openTest(t, sysio.OS{}, set)
+	if len(s.Recovery().Warnings) > 0 {
+		t.Errorf("%v", s.Recovery().Warnings)
+	}
+	closeTest(t, s, true)
+	for _, name := range []string{"rocksdbstore", "kvStore"} {
+		if err := put(filepath.Join(root, name, "000004.log"), 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = openTest(t, sysio.OS{}, set)
+	defer s.Close(false)
+	if w := strings.Join(s.Recovery().Warnings, "\n"); !strings.Contains(w, "rocksdbstore") || !strings.Contains(w, "kvStore") {
+		t.Errorf("warnings: %s", w)
 	}
 }

@@ -44,6 +44,12 @@ func (lay *layout) inspectExt(fsys sysio.FS, set settings) error {
 			lay.ext = append(lay.ext, queueDir{topic: t.Name, id: message.QueueID(id), files: files})
 		}
 	}
+	// Where nothing is written, the first file of a queue can be read whatever its length.
+	if f, other := otherSize(lay.ext, set.extFileBytes); other && set.extWrite {
+		return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueueExt); no ext file has as many: "+
+			"the directory was made with mappedFileSizeConsumeQueueExt=%d; if it was not, delete the folder %s, then messages of its queues are not filtered by tag",
+			f.size, set.extFileBytes, f.size, extDirName)
+	}
 	return nil
 }
 
