@@ -47,6 +47,7 @@ type dumpOptions struct {
 	fill, yes      bool     // of a repair: replace damaged records; do it
 	settings       []string // key=value
 	queueSet, only bool     // --queue and --offset were given
+	shown, beside  int64    // what limited let through; of that, damage, which is listed whatever was asked for
 }
 
 // dump prints parts of a store directory and returns the exit code: 1 after a verification with findings, 3 for a directory that
@@ -96,6 +97,9 @@ func dump(args []string, stdout, stderr io.Writer) int {
 			code = exitStore
 		}
 		return fail(stderr, code, fmt.Errorf("dump: %w", err))
+	}
+	if selectors := o.selectors(); o.shown == o.beside && selectors != "" {
+		return fail(stderr, exitFailed, fmt.Errorf("dump: %s: there is nothing with %s", o.what, selectors))
 	}
 	if p.more {
 		fmt.Fprintf(stderr, "peregrine: dump: %d shown, there is more: --count N, 0 for all\n", o.count)
@@ -202,6 +206,26 @@ func (o *dumpOptions) where() (inspect.Options, error) {
 	return w, nil
 }
 
+// selectors says what of the whole is wanted, "" if it is all of it. What stands at one place of the log is shown whatever it is.
+func (o *dumpOptions) selectors() string {
+	if o.only && o.what == "commitlog" {
+		return ""
+	}
+	var all []string
+	if o.topic != "" {
+		all = append(all, "--topic "+o.topic)
+	}
+	if o.queueSet {
+		all = append(all, fmt.Sprintf("--queue %d", o.queue))
+	}
+	if o.only {
+		all = append(all, fmt.Sprintf("--offset %d", o.at))
+	} else if o.from > 0 {
+		all = append(all, fmt.Sprintf("--from %d", o.from))
+	}
+	return strings.Join(all, " ")
+}
+
 func (o *dumpOptions) place() inspect.Place {
 	p := inspect.Place{Topic: o.topic}
 	if o.queueSet {
@@ -260,13 +284,12 @@ func isTerminal(w io.Writer) bool {
 
 // limited counts what is shown and says when it is enough.
 func (o *dumpOptions) limited(p *dumpPrinter) func() bool {
-	shown := int64(0)
 	return func() bool {
-		if o.count > 0 && shown == o.count {
+		if o.count > 0 && o.shown == o.count {
 			p.more = true
 			return false
 		}
-		shown++
+		o.shown++
 		return true
 	}
 }
@@ -284,7 +307,13 @@ func dumpRecords(d *inspect.Directory, o *dumpOptions, p *dumpPrinter) error {
 	room := o.limited(p)
 	p.columns("position", "bytes", "topic", "queue", "offset", "type", "stored (UTC)", "body", "tags", "keys", "unique key", "damage")
 	return d.Records(o.place(), message.PhyOffset(o.from), func(r inspect.Record) bool {
-		return room() && p.row(r, r.Position, r.Size, r.Topic, r.Queue, r.Offset, r.Type, millis(r.StoreTime), r.BodyBytes, r.Tags, r.Keys, r.UniqKey, r.Damage)
+		if !room() {
+			return false
+		}
+		if r.Damage != "" {
+			o.beside++
+		}
+		return p.row(r, r.Position, r.Size, r.Topic, r.Queue, r.Offset, r.Type, millis(r.StoreTime), r.BodyBytes, r.Tags, r.Keys, r.UniqKey, r.Damage)
 	})
 }
 

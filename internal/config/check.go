@@ -193,6 +193,9 @@ func (l *loader) checkStore(c *Config) {
 	if c.MaxMessageSize > frameBodyMax {
 		l.warn(l.setting("maxMessageSize", c), fmt.Sprintf("a frame holds at most 16 MiB, so bodies above about %d bytes do not arrive", frameBodyMax))
 	}
+	if c.WarmMapedFileEnable && c.WriteWithoutMmap {
+		l.warn(l.setting("warmMapedFileEnable", c), "has no effect beside writeWithoutMmap=true: there is no mapping to warm")
+	}
 	if c.HaListenPort == 0 {
 		c.HaListenPort = c.ListenPort + 1
 	}

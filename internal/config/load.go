@@ -162,7 +162,10 @@ func (l *loader) readArguments(args []string, env func(string) string) (map[stri
 }
 
 func (l *loader) readFile(path string, readFile func(string) ([]byte, error)) {
-	data, err := readFile(path)
+	data, note, err := ReadConfFile(path, readFile)
+	if note != "" {
+		l.report.Notes = append(l.report.Notes, note)
+	}
 	if err != nil {
 		var pathErr *fs.PathError
 		if errors.As(err, &pathErr) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -323,16 +324,68 @@ func TestKeysWithoutEffectAreListedOnce(t *testing.T) {
 	_, report := mustLoad(t, "sendMessageThreadPoolNums=8\nfoo.bar=1\nsendMessageThreadPoolNums=16\nlistenport=5\nfileReservedTimes=3\nenablePropertyFilter=true\n")
 	want := []string{
 		"broker.conf:3: sendMessageThreadPoolNums is given twice, this line wins over line 1",
-		"unknown keys, ignored: foo.bar",
-		"unknown keys, ignored (did you mean listenPort?): listenport",
-		"unknown keys, ignored (did you mean fileReservedTime?): fileReservedTimes",
-		"keys without effect (there are no thread pools and no pool queues; work is bounded by other limits): sendMessageThreadPoolNums",
-		"keys whose subject is not built yet (SQL92 filters): enablePropertyFilter",
+		"unknown keys, ignored: foo.bar (broker.conf:2)",
+		"unknown keys, ignored (did you mean listenPort?): listenport (broker.conf:4)",
+		"unknown keys, ignored (did you mean fileReservedTime?): fileReservedTimes (broker.conf:5)",
+		"keys without effect (there are no thread pools and no pool queues; work is bounded by other limits): sendMessageThreadPoolNums (broker.conf:3)",
+		"keys whose subject is not built yet (SQL92 filters): enablePropertyFilter (broker.conf:6)",
 	}
 	if got := report.Lines(); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", lines(got), lines(want))
 	}
 	equal(t, "origin of a warning", report.NotApplicable[0].Origin.String(), "broker.conf:3")
+}
+
+func TestWarmingNeedsAMapping(t *testing.T) {
+	_, report := mustLoad(t, "warmMapedFileEnable=true\nwriteWithoutMmap=true\n")
+	if got := report.Lines(); len(got) != 1 || !strings.HasPrefix(got[0], "broker.conf:1: warmMapedFileEnable=true: has no effect beside writeWithoutMmap=true") {
+		t.Errorf("%q", got)
+	}
+	_, report = mustLoad(t, "warmMapedFileEnable=true\n")
+	equal(t, "lines without it", len(report.Lines()), 0)
+}
+
+// A broker.conf that a crash took is read from its backup, with a line that names both; what is wrong without one is an error.
+func TestBrokenFileIsReadFromItsBackup(t *testing.T) {
+	const good = "listenPort=20911\n"
+	for _, c := range []struct{ main, backup, note, fails string }{
+		{good, "listenPort=1\n", "", ""},
+		{"-", good, "is missing", ""},
+		{"", good, "is empty", ""},
+		{strings.Repeat("\x00", 17), good, "zero byte at position 0", ""},
+		{good + "\x00\x00", good, "zero byte at position 17", ""},
+		{"", "-", "", ""},
+		{"", "", "", ""},
+		{"-", "-", "", "broker.conf: file does not exist"},
+		{"-", "\x00", "", "broker.conf: file does not exist"},
+		{"\x00", "-", "", "broker.conf: damaged: a zero byte at position 0"},
+	} {
+		files := map[string]string{"broker.conf": c.main, "broker.conf.bak": c.backup}
+		cfg, report, err := Load([]string{"-c", "broker.conf"}, noEnv, func(path string) ([]byte, error) {
+			if files[path] == "-" {
+				return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+			}
+			return []byte(files[path]), nil
+		})
+		what := fmt.Sprintf("%q and %q: ", c.main, c.backup)
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s%v", what, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s%v", what, err)
+			continue
+		}
+		if want := map[bool]int{true: 10911, false: 20911}[c.main == "" && c.note == ""]; cfg.ListenPort != want {
+			t.Errorf("%sport %d", what, cfg.ListenPort)
+		}
+		notes := strings.Join(report.Lines(), "\n")
+		if (notes == "") != (c.note == "") || !strings.Contains(notes, c.note) || c.note != "" && !strings.Contains(notes, "broker.conf.bak") {
+			t.Errorf("%sit says %q", what, notes)
+		}
+	}
 }
 
 func TestSpellingsOfOneKey(t *testing.T) {

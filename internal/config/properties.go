@@ -2,7 +2,9 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/magiconair/properties"
@@ -15,6 +17,36 @@ const configFileMax = 1 << 20
 type entry struct {
 	key, value string // the value as it stands, blanks behind it included
 	line       int    // where it begins, from 1
+}
+
+// ReadConfFile reads a broker.conf with read, or the .bak beside it where a crash of who rewrote it (UPDATE_BROKER_CONFIG; the
+// original moves the file away and writes it in place) left it missing, empty or with zeros in it. note says so, "" if nothing is
+// wrong. An empty file without a .bak is one that says nothing.
+func ReadConfFile(path string, read func(path string) ([]byte, error)) (data []byte, note string, err error) {
+	data, err = read(path)
+	wreck := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		wreck = "is missing"
+	case err != nil:
+		return nil, "", err
+	case len(data) == 0:
+		wreck = "is empty"
+	default:
+		if at := bytes.IndexByte(data, 0); at >= 0 {
+			wreck = fmt.Sprintf("is damaged: a zero byte at position %d", at)
+			err = errors.New(strings.TrimPrefix(wreck, "is ") + ", and there is no .bak to read instead")
+			data = nil
+		}
+	}
+	if wreck == "" {
+		return data, "", nil
+	}
+	const suffix = ".bak"
+	if backup, berr := read(path + suffix); berr == nil && len(backup) > 0 && bytes.IndexByte(backup, 0) < 0 {
+		return backup, path + ": " + wreck + "; " + path + suffix + " is read instead, in which the newest change may be missing", nil
+	}
+	return data, "", err
 }
 
 // readProperties reads a file as java.util.Properties does: ISO-8859-1 with \uXXXX, "=", ":" or blanks between key and value,

@@ -80,7 +80,7 @@ type Report struct {
 	File          string // the configuration file, "" for none
 	Print         Print
 	Warnings      []Remark // a value that means something else than it seems to
-	Notes         []string // about the file as such, each beginning with "FILE:LINE: "
+	Notes         []string // about the file as such, each beginning with "FILE:LINE: " or "FILE: "
 	Unknown       []Remark // keys that neither peregrine nor the original knows
 	NotApplicable []Remark // keys of the original without effect here
 	Pending       []Remark // read and checked; what they control is not built yet
@@ -100,7 +100,7 @@ func (r *Report) Lines() []string {
 	return appendGroups(lines, "keys whose subject is not built yet", r.Pending)
 }
 
-// appendGroups writes one line for each text that the remarks share.
+// appendGroups writes one line for each text that the remarks share. Keys stand there with the place where they were written.
 func appendGroups(lines []string, title string, remarks []Remark) []string {
 	var texts []string
 	keys := map[string][]string{}
@@ -108,8 +108,8 @@ func appendGroups(lines []string, title string, remarks []Remark) []string {
 		if keys[r.Text] == nil {
 			texts = append(texts, r.Text)
 		}
-		if !slices.Contains(keys[r.Text], r.Key) {
-			keys[r.Text] = append(keys[r.Text], r.Key)
+		if key := r.Key + " (" + r.Origin.String() + ")"; !slices.Contains(keys[r.Text], key) {
+			keys[r.Text] = append(keys[r.Text], key)
 		}
 	}
 	for _, text := range texts {
