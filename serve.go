@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"peregrine/broker"
+	"peregrine/broker/statefile"
 	"peregrine/flush"
 	"peregrine/internal/config"
 	"peregrine/internal/message"
@@ -56,7 +57,11 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	}
 	s := &service{cfg: cfg, live: config.NewLive(cfg, report.Origins), log: log, logger: log.Logger, fs: sysio.OS{}, fatal: make(chan error, 1)}
 	if report.File != "" {
-		if s.file, err = filepath.EvalSymlinks(report.File); err == nil {
+		s.file, err = filepath.EvalSymlinks(report.File)
+		if errors.Is(err, os.ErrNotExist) {
+			s.file, err = report.File, nil // its .bak was read
+		}
+		if err == nil {
 			s.file, err = filepath.Abs(s.file)
 		}
 		if err != nil {
@@ -258,7 +263,7 @@ func (s *service) openNamesrv() (err error) {
 		return err
 	}
 	s.namesrv, err = namesrv.New(namesrv.Options{
-		KV: stateFile{s.fs, filepath.Join(dir, "kvConfig.json")}, Settings: stateFile{s.fs, filepath.Join(dir, "namesrv.properties")},
+		KV: s.stateFile(dir, "kvConfig.json"), Settings: s.stateFile(dir, "namesrv.properties"),
 		Facts:  map[string]string{"kvConfigPath": filepath.Join(dir, "kvConfig.json"), "configStorePath": filepath.Join(dir, "namesrv.properties"), "listenPort": s.cfg.NamesrvListen},
 		Logger: s.logger, Now: func() message.Millis { return message.Millis(time.Now().UnixMilli()) },
 		Close: func(conn any, reason string) {
@@ -370,13 +375,26 @@ func (s *service) explainStore(err error) error {
 
 // stateFile is a small file of the name server.
 type stateFile struct {
-	fs   sysio.FS
-	path string
+	file  *statefile.File
+	saves uint64 // generation; the name server saves one at a time
 }
 
-func (f stateFile) Load(valid func([]byte) error) ([]byte, error) {
-	loaded, err := sysio.ReadFileWithBackup(f.fs, f.path, valid)
-	return loaded.Data, err
+func (s *service) stateFile(dir, name string) *stateFile {
+	return &stateFile{file: statefile.New(s.fs, filepath.Join(dir, name), s.logger)}
 }
 
-func (f stateFile) Save(data []byte) error { return sysio.AtomicWriteFile(f.fs, f.path, data, true) }
+func (f *stateFile) Load(valid func([]byte) error) (used []byte, err error) {
+	_, err = f.file.Load(func(data []byte) error {
+		if err := valid(data); err != nil {
+			return err
+		}
+		used = data
+		return nil
+	})
+	return used, err
+}
+
+func (f *stateFile) Save(data []byte) error {
+	f.saves++
+	return f.file.Save(f.saves, func() ([]byte, uint64) { return data, f.saves })
+}

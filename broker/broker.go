@@ -191,7 +191,7 @@ func boolText(v bool) string {
 }
 
 func (b *Broker) openTables(o Options) (err error) {
-	cfg, dir := b.cfg, filepath.Join(b.cfg.StorePathRootDir, "config")
+	cfg, dir := b.cfg, b.configDir()
 	if err := errors.Join(o.FS.MkdirAll(dir, 0o755), o.FS.SyncDir(cfg.StorePathRootDir)); err != nil {
 		return err // without the sync a power cut takes the directory, and every durable file in it
 	}
@@ -231,7 +231,7 @@ func (b *Broker) openDelays() (err error) {
 	if err != nil {
 		return err
 	}
-	b.delays, err = delay.Open(delay.Options{FS: b.fs, Path: filepath.Join(b.cfg.StorePathRootDir, "config", "delayOffset.json"), Store: b.store,
+	b.delays, err = delay.Open(delay.Options{FS: b.fs, Path: filepath.Join(b.configDir(), "delayOffset.json"), Store: b.store,
 		Appender: internalSender{b}, Levels: delay.NewLevels(levels), PersistInterval: time.Duration(b.cfg.FlushDelayOffsetInterval) * time.Millisecond,
 		VersionStep: b.cfg.DelayOffsetUpdateVersionStep, Logger: b.logger, Now: now, Crashed: !b.store.Recovery().Clean})
 	return err
@@ -261,8 +261,8 @@ func (b *Broker) buildDispatch() {
 // Recover starts flusher and dispatcher and returns when every record of the log is in its queue. The index may take longer.
 func (b *Broker) Recover(report store.RecoveryReport) error {
 	for _, topic := range report.WithoutFolder {
-		if b.topics.Find(topic) != nil {
-			continue
+		if b.topics.Find(topic) != nil || b.topics.Found() != sysio.SourceMain {
+			continue // it was not deleted, or there is no telling
 		}
 		b.logger.Info("a topic that neither topics.json nor a folder of queues knows was deleted by another broker; its messages in the log stay out", "topic", topic)
 		if err := b.store.DeleteTopic(topic); err != nil {
@@ -278,8 +278,31 @@ func (b *Broker) Recover(report store.RecoveryReport) error {
 	if err := b.dispatcher.CaughtUp(b.store.Confirmed(), time.Time{}); err != nil {
 		return fmt.Errorf("bringing the queues up to the log: %w", err)
 	}
+	b.settle()
 	return nil
 }
+
+// settle makes up for state files that are lost with what the store and the other files know, and names them.
+func (b *Broker) settle() {
+	for _, lost := range []struct {
+		name  string
+		found sysio.Source
+		then  string
+	}{
+		{"topics.json", b.topics.Found(), "topics are those that have messages"},
+		{"subscriptionGroup.json", b.groups.Found(), "groups are those that have offsets or a retry topic, with default settings"},
+		{"consumerOffset.json", b.offsets.Found(), "no group has an offset: each begins where its consumers say (consumeFromWhere)"},
+		{"delayOffset.json", b.delays.Found(), "which delayed messages were delivered is looked for in the log"},
+	} {
+		if lost.found == sysio.SourceNone && b.store.Wrote() > 0 {
+			b.logger.Warn("a state file is not there, or damaged, though the log has messages", "file", filepath.Join(b.configDir(), lost.name), "so", lost.then)
+		}
+	}
+	b.topics.Settle()
+	b.groups.Settle(append(b.offsets.Groups(), b.topics.GroupsNamed()...))
+}
+
+func (b *Broker) configDir() string { return filepath.Join(b.cfg.StorePathRootDir, "config") }
 
 // Start opens the ports. addrs are the addresses to listen on, by role: broker, fast, name server; an empty one is left out.
 func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) error {
@@ -389,6 +412,7 @@ func (b *Broker) keepTime() {
 	defer sample.Stop()
 	persist := time.NewTicker(max(time.Duration(b.cfg.FlushConsumerOffsetInterval)*time.Millisecond, time.Second))
 	defer persist.Stop()
+	b.persist() // from now on a state file that is not there was lost
 	for {
 		select {
 		case <-b.stopTimers:
@@ -403,10 +427,15 @@ func (b *Broker) keepTime() {
 				b.namesrv.Scan(t)
 			}
 		case <-persist.C:
-			if err := errors.Join(b.offsets.Persist(), b.groups.Save()); err != nil {
-				b.logger.Error("state files could not be written", "err", err)
-			}
+			b.persist()
 		}
+	}
+}
+
+// persist writes the state files that changed and that no other goroutine writes.
+func (b *Broker) persist() {
+	if err := errors.Join(b.topics.Save(), b.groups.Save(), b.offsets.Persist()); err != nil {
+		b.logger.Error("state files could not be written", "err", err)
 	}
 }
 

@@ -30,9 +30,9 @@ func TestStartNeverEmptiesAStateFile(t *testing.T) {
 
 	look := func(when string) {
 		for name := range files {
-			loaded, err := sysio.ReadFileWithBackup(fsys, filepath.Join("/s/config", name), nil)
-			if text := strings.ReplaceAll(string(loaded.Data), " ", ""); err != nil || !strings.Contains(text, says[name]) {
-				t.Errorf("killed at %s: %s says %q, %v", when, name, loaded.Data, err)
+			loaded := sysio.ReadFileWithBackup(fsys, filepath.Join("/s/config", name), nil)
+			if text := strings.ReplaceAll(string(loaded.Data), " ", ""); !strings.Contains(text, says[name]) {
+				t.Errorf("killed at %s: %s says %q, %v", when, name, loaded.Data, loaded.MainErr)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package namesrv
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,12 @@ func forbiddenSettings() []string {
 }
 
 func (s *Server) loadSettings() error {
-	data, err := s.settingFile.Load(func([]byte) error { return nil })
+	data, err := s.settingFile.Load(func(data []byte) error {
+		if i := bytes.IndexByte(data, 0); i >= 0 {
+			return fmt.Errorf("no text: a zero byte at position %d", i)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("load the settings of the name server: %w", err)
 	}

@@ -50,7 +50,7 @@ func (s *service) cleanUnusedTopics(r *Request) wire.Reply {
 	var failed error
 	deleted := 0
 	for _, name := range s.Store.Topics() {
-		if s.Topics.Find(name) != nil || s.Topics.IsSystem(name) || strings.HasPrefix(name, lightQueuePrefix) {
+		if s.Topics.Find(name) != nil || s.Topics.IsSystem(name) || strings.HasPrefix(name, topics.LightQueuePrefix) {
 			continue
 		}
 		if err := s.Store.DeleteTopic(name); err != nil {
@@ -62,9 +62,6 @@ func (s *service) cleanUnusedTopics(r *Request) wire.Reply {
 	s.Logger.Info("queues of unknown topics deleted by an administrator", "topics", deleted, "remote", r.Remote)
 	return cleaned(failed)
 }
-
-// lightQueuePrefix begins the names of light message queues, which have no topic of their own.
-const lightQueuePrefix = "%LMQ%"
 
 // cleanExpiredQueues is code 306: queues of which every message has left the log go; they begin at offset 0 again.
 func (s *service) cleanExpiredQueues(r *Request) wire.Reply {

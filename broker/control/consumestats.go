@@ -44,7 +44,7 @@ func (s *service) shownTo(group, topic string) *topics.Topic {
 
 func (s *service) addConsumeStats(body *wire.ConsumeStats, group string, topic *topics.Topic, queues int32, pulled bool) {
 	name := []byte(topic.Name())
-	for id := range min(queues, queuesShownMax) {
+	for id := range min(queues, topics.QueueNumsMax) {
 		var o wire.OffsetWrapper
 		committed, _ := s.Offsets.Query([]byte(group), name, message.QueueID(id))
 		o.ConsumerOffset = int64(committed)
@@ -123,7 +123,7 @@ func (s *service) consumeTimeSpan(r *Request) wire.Reply {
 		return failure(wire.ResponseTopicNotExist, "topic["+names.Quote(h.Topic)+"] not exist")
 	}
 	body := wire.ConsumeTimeSpanBody{ConsumeTimeSpanSet: []wire.QueueTimeSpan{}}
-	for id := range min(topic.Config().WriteQueueNums, queuesShownMax) {
+	for id := range min(topic.Config().WriteQueueNums, topics.QueueNumsMax) {
 		span := wire.QueueTimeSpan{MessageQueue: s.messageQueue(h.Topic, id), MinTimeStamp: -1, MaxTimeStamp: -1}
 		if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(id)); q != nil && q.Max() > q.Min() {
 			span.MinTimeStamp = s.storeTimeOf(q, q.Min())

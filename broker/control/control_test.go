@@ -379,6 +379,14 @@ func TestSettingsAreWrittenIntoTheFile(t *testing.T) {
 	if want := "# ours\r\nfileReservedTime=50\r\nmine=1\r\ndeleteWhen=05\r\n"; string(text) != want {
 		t.Errorf("broker.conf is %q, want %q", text, want)
 	}
+	// A crash of somebody who writes the file in place left its backup only: that is what is changed.
+	must(t, b.deps.FS.Rename(b.deps.ConfigFile, b.deps.ConfigFile+".bak"))
+	b.expect("change", b.ask(25, "deleteWhen=06\n"), 0, "", "")
+	text, err = sysio.ReadFile(b.deps.FS, b.deps.ConfigFile)
+	must(t, err)
+	if want := "# ours\r\nfileReservedTime=50\r\nmine=1\r\ndeleteWhen=06\r\n"; string(text) != want {
+		t.Errorf("broker.conf is %q, want %q", text, want)
+	}
 	b.deps.ConfigFile += "/nowhere"
 	b.processors = Processors(b.deps)
 	b.expect("a file that cannot be written", b.ask(25, "fileReservedTime=60"), wire.ResponseSystemError, "nothing was changed: broker.conf: ", "")

@@ -5,6 +5,7 @@ import (
 
 	"peregrine/broker/clients"
 	"peregrine/broker/names"
+	"peregrine/broker/topics"
 	"peregrine/internal/message"
 	"peregrine/store"
 	"peregrine/wire"
@@ -35,7 +36,7 @@ func (s *service) resetOffset(r *Request) wire.Reply {
 		}
 		targets[*h.QueueID] = target
 	} else {
-		for id := range min(topic.Config().ReadQueueNums, queuesShownMax) {
+		for id := range min(topic.Config().ReadQueueNums, topics.QueueNumsMax) {
 			targets[id] = s.offsetAt(s.Store.LookupQueue([]byte(h.Topic), message.QueueID(id)), h.Timestamp)
 		}
 	}
@@ -85,7 +86,7 @@ func (s *service) offsetAt(q *store.Queue, timestamp int64) int64 {
 // goes back.
 func (s *service) resetByClients(r *Request, h *wire.ResetOffsetRequestHeader, queues int32) wire.Reply {
 	table := make(map[wire.MessageQueue]int64)
-	for id := range min(queues, queuesShownMax) {
+	for id := range min(queues, topics.QueueNumsMax) {
 		committed, ok := s.Offsets.Query([]byte(h.Group), []byte(h.Topic), message.QueueID(id))
 		if !ok {
 			return failure(wire.ResponseSystemError, "THe consumer group <"+names.Quote(h.Group)+"> not exist")

@@ -65,7 +65,7 @@ func (s *service) persistSettings(changes []config.Change) error {
 	if s.ConfigFile == "" {
 		return nil
 	}
-	data, err := sysio.ReadFile(s.FS, s.ConfigFile)
+	data, _, err := config.ReadConfFile(s.ConfigFile, func(path string) ([]byte, error) { return sysio.ReadFile(s.FS, path) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &unsavedError{err}
 	}

@@ -99,9 +99,6 @@ func (s *service) systemTopics(*Request) wire.Reply {
 	return success(nil, wire.EncodeBody(wire.TopicList{TopicList: s.Topics.SystemNames()}))
 }
 
-// queuesShownMax bounds the queues of a topic in one answer: it may claim to have billions.
-const queuesShownMax = 65536
-
 // topicStats is code 202.
 func (s *service) topicStats(r *Request) wire.Reply {
 	var h wire.TopicRequestHeader
@@ -114,7 +111,7 @@ func (s *service) topicStats(r *Request) wire.Reply {
 	}
 	config := topic.Config()
 	body := wire.TopicStatsTable{OffsetTable: map[wire.MessageQueue]wire.TopicOffset{}, TopicPutTPS: s.putTPS(h.Topic)}
-	for id := range min(max(config.ReadQueueNums, config.WriteQueueNums), queuesShownMax) {
+	for id := range min(max(config.ReadQueueNums, config.WriteQueueNums), topics.QueueNumsMax) {
 		var o wire.TopicOffset
 		if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(id)); q != nil {
 			o.MinOffset, o.MaxOffset = int64(q.Min()), int64(q.Max())

@@ -15,7 +15,8 @@
 // only after everything is durable that the offsets call delivered: no message is lost to a power cut. Beside the offsets
 // it says from which position of the log on copies may lie that the offsets do not count (peregrineLogPosition, a member that
 // the original ignores and drops). A start reads the log from there and counts them, so that a crash delivers nothing twice;
-// in a directory that the original left behind a crash, the search begins at the oldest message that was due.
+// in a directory that the original left behind a crash, the search begins at the oldest message that was due. So it is when the file,
+// or its newest version, is lost.
 //
 // # Goroutines and locks
 //
@@ -70,9 +71,11 @@ type Service struct {
 	levels []*level // by queue id
 
 	file      *statefile.File
+	source    sysio.Source  // which copy of it was read; immutable after Open
 	persistMu sync.Mutex    // one write at a time; guards saved
 	saved     uint64        // generation that is on disk
 	changes   atomic.Uint64 // generation: +1 with each change of an offset
+	counted   atomic.Bool   // all deliveries in the log are in the offsets: before that, no file may say that the rest lies behind its end
 	updates   atomic.Int64  // advances of offsets since the start
 	corrected atomic.Uint64 // stored offsets that lay outside of their queue
 	found     atomic.Uint64 // deliveries of before a crash that the offsets did not count
@@ -100,6 +103,9 @@ func Open(o Options) (*Service, error) {
 	return s, nil
 }
 
+// Found says which copy of delayOffset.json was read.
+func (s *Service) Found() sysio.Source { return s.source }
+
 // Start begins to deliver. The queues of the store are complete: dispatch has caught up.
 func (s *Service) Start() {
 	for _, l := range s.levels {
@@ -107,14 +113,18 @@ func (s *Service) Start() {
 	}
 	s.warnUnknown()
 	s.done.Go(func() {
-		if s.opts.Crashed {
+		if s.opts.Crashed || s.source != sysio.SourceMain {
 			s.countDelivered()
+			if s.stopping() {
+				return // perhaps in the middle of it
+			}
 		}
+		s.counted.Store(true)
 		for _, l := range s.levels {
 			s.done.Go(l.run)
 		}
+		s.persistAgain()
 	})
-	s.done.Go(s.persistAgain)
 }
 
 // Stop ends all goroutines. The offsets are written by Persist, when everything delivered is durable.
@@ -172,24 +182,29 @@ func (s *Service) persistAgain() {
 	look := time.NewTicker(logLookInterval)
 	defer look.Stop()
 	for {
-		select {
-		case <-s.quit:
-			return
-		case <-look.C:
-			if int64(s.opts.Store.Wrote())-s.position.Load() < scanDistanceMax {
-				continue
-			}
-		case <-persist.C:
-		}
 		if err := s.Persist(); err != nil {
 			s.logger.Error("delayOffset.json could not be written", "err", err)
+		}
+		for due := false; !due; {
+			select {
+			case <-s.quit:
+				return
+			case <-look.C:
+				due = int64(s.opts.Store.Wrote())-s.position.Load() >= scanDistanceMax
+			case <-persist.C:
+				due = true
+			}
 		}
 	}
 }
 
 // Persist writes delayOffset.json if an offset changed since the last write, as soon as all that it calls delivered is
-// durable. It waits for the disk.
+// durable. It waits for the disk. While a start still counts what was delivered before a crash it writes nothing: the file that is
+// there tells the next start where to begin with that.
 func (s *Service) Persist() error {
+	if !s.counted.Load() {
+		return nil
+	}
 	s.persistMu.Lock()
 	defer s.persistMu.Unlock()
 	shot := s.snapshot()

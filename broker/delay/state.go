@@ -2,11 +2,13 @@ package delay
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
 	"peregrine/broker/statefile"
 	"peregrine/internal/message"
+	"peregrine/internal/sysio"
 	"peregrine/wire"
 )
 
@@ -27,6 +29,9 @@ func parse(data []byte) (l layout, extra statefile.Extra, err error) {
 	if err := json.Unmarshal(standard, &l); err != nil {
 		return l, nil, err
 	}
+	if l.OffsetTable == nil {
+		return l, nil, errors.New("there is no offsetTable in it")
+	}
 	if len(l.OffsetTable) > levelsInFileMax {
 		return l, nil, fmt.Errorf("%d delay levels", len(l.OffsetTable))
 	}
@@ -35,13 +40,18 @@ func parse(data []byte) (l layout, extra statefile.Extra, err error) {
 
 func (s *Service) load() error {
 	var l layout
-	_, err := s.file.Load(func(data []byte) (err error) {
+	var err error
+	s.source, err = s.file.Load(func(data []byte) (err error) {
 		l, s.extra, err = parse(data)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	if s.source == sysio.SourceNone {
+		l, s.extra = layout{}, nil // not what a damaged file says
+	}
+	s.changes.Store(1) // so that there is a file soon
 	s.version = wire.DataVersion{Timestamp: int64(s.opts.Now())}
 	if l.DataVersion != nil {
 		s.version = *l.DataVersion

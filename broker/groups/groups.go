@@ -10,6 +10,7 @@ package groups
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -50,6 +51,7 @@ type Options struct {
 // Table holds the subscription groups of a broker.
 type Table struct {
 	file       *statefile.File
+	source     sysio.Source // which copy of it was read; immutable after Open
 	logger     *slog.Logger
 	now        func() message.Millis
 	autoCreate atomic.Bool
@@ -104,19 +106,19 @@ type content struct {
 	rest      statefile.Extra
 }
 
-// Open reads subscriptionGroup.json (or its backup) and adds the groups that every broker has. It changes nothing on disk.
-func Open(o Options) (*Table, error) {
+// Open reads subscriptionGroup.json (or its backup) and adds the groups that every broker has. It changes nothing on disk. Settle
+// follows when others know which groups there are.
+func Open(o Options) (_ *Table, err error) {
 	t := &Table{
 		file: statefile.New(o.FS, o.Path, o.Logger), logger: o.Logger, now: o.Now, autoSystem: o.AutoCreateSystem,
 		attributes: attribute.GroupSet(), byName: make(map[string]*Group),
 	}
 	t.autoCreate.Store(o.AutoCreate)
 	var loaded content
-	_, err := t.file.Load(func(data []byte) (err error) {
+	if t.source, err = t.file.Load(func(data []byte) (err error) {
 		loaded, err = parse(data)
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	t.version = wire.DataVersion{Timestamp: int64(t.now())}
@@ -141,6 +143,35 @@ func Open(o Options) (*Table, error) {
 	return t, nil
 }
 
+// Settle makes groups again, with default settings, that others know and subscriptionGroup.json does not because it, or its newest
+// version, is lost. It says so in the log and writes the file. To be called once, before anybody but the caller knows the table.
+func (t *Table) Settle(known []string) {
+	if t.source == sysio.SourceMain {
+		return
+	}
+	var made []string
+	t.mu.Lock()
+	for _, name := range known {
+		if t.byName[name] == nil && len(t.byName) < CountMax {
+			t.insert(wire.NewSubscriptionGroupConfig(name), nil)
+			made = append(made, name)
+		}
+	}
+	if len(made) > 0 {
+		t.bumpLocked()
+	}
+	t.mu.Unlock()
+	if len(made) == 0 {
+		return
+	}
+	t.logger.Warn("groups that subscriptionGroup.json lacks are made again with default settings, as they have offsets or a retry topic; check their settings",
+		"file", t.file.Path(), "used instead", t.source.String(), "groups", len(made), "names", made[:min(len(made), namesShownMax)])
+	t.persist()
+}
+
+// Found says which copy of subscriptionGroup.json was read.
+func (t *Table) Found() sysio.Source { return t.source }
+
 func parse(data []byte) (content, error) {
 	standard, err := statefile.Standard(data)
 	if err != nil {
@@ -149,6 +180,9 @@ func parse(data []byte) (content, error) {
 	var l fileLayout
 	if err := json.Unmarshal(standard, &l); err != nil {
 		return content{}, err
+	}
+	if l.SubscriptionGroupTable == nil {
+		return content{}, errors.New("there is no subscriptionGroupTable in it")
 	}
 	c := content{version: l.DataVersion, forbidden: l.ForbiddenTable, configs: make(map[string]wire.SubscriptionGroupConfig),
 		extras: make(map[string]statefile.Extra), rest: statefile.Unknown(standard, l)}

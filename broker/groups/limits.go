@@ -10,6 +10,8 @@ const (
 	forbiddenMax = 100_000
 	// listMax bounds the groups of one UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST.
 	listMax = 100_000
+	// namesShownMax bounds the names in one line of the log.
+	namesShownMax = 20
 	// pageMax bounds one answer of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (AdminBrokerProcessor, 5.5.0).
 	pageMax = 2000
 )

@@ -44,6 +44,8 @@ type Options struct {
 // Table holds the committed offsets of a broker.
 type Table struct {
 	file    *statefile.File
+	source  sysio.Source                                       // which copy of it was read; immutable after Open
+	unused  map[string]map[message.QueueID]message.QueueOffset // entries of the file that no commit can make; immutable after Open
 	logger  *slog.Logger
 	now     func() message.Millis
 	commits atomic.Uint64 // since the start; every versionStep-th raises the data version
@@ -73,9 +75,10 @@ func NewVolatile(now func() message.Millis) *Table {
 
 // Open reads consumerOffset.json or its backup; without either the table is empty. It changes nothing on disk.
 func Open(o Options) (*Table, error) {
-	t := &Table{file: statefile.New(o.FS, o.Path, o.Logger), logger: o.Logger, now: o.Now}
+	t := &Table{file: statefile.New(o.FS, o.Path, o.Logger), logger: o.Logger, now: o.Now, unused: make(map[string]map[message.QueueID]message.QueueOffset)}
 	var loaded content
-	found, err := t.file.Load(func(data []byte) (err error) {
+	var err error
+	t.source, err = t.file.Load(func(data []byte) (err error) {
 		loaded, err = parse(data)
 		return err
 	})
@@ -84,7 +87,8 @@ func Open(o Options) (*Table, error) {
 	}
 	t.groups = make(map[string]map[string]*pair)
 	t.version = wire.DataVersion{Timestamp: int64(t.now())}
-	if !found {
+	t.changes.Store(1) // so that there is a file soon
+	if t.source == sysio.SourceNone {
 		return t, nil
 	}
 	if loaded.version != nil {
@@ -92,18 +96,44 @@ func Open(o Options) (*Table, error) {
 	}
 	t.rest = loaded.rest
 	for key, queues := range loaded.offsets {
-		topic, group, ok := strings.Cut(key, "@")
-		if !ok {
-			t.logger.Warn("consumerOffset.json has an entry that is no topic@group", "entry", key)
-			continue
-		}
-		for id, offset := range queues {
-			if !t.commit([]byte(group), []byte(topic), id, offset) {
-				return nil, fmt.Errorf("%s: %s: queue %d: %w", o.Path, key, id, ErrLimit)
-			}
+		if err := t.adopt(key, queues); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Path, err)
 		}
 	}
 	return t, nil
+}
+
+// adopt takes over one entry of the file. What cannot be an offset here stays in the file, with a warning.
+func (t *Table) adopt(key string, queues map[message.QueueID]message.QueueOffset) error {
+	topic, group, ok := strings.Cut(key, "@")
+	if !ok {
+		t.logger.Warn("an entry of the consumer offsets is no topic@group; it is not used", "file", t.file.Path(), "entry", key)
+		t.unused[key] = queues
+		return nil
+	}
+	for id, offset := range queues {
+		switch {
+		case id < 0 || id > QueueIDMax:
+			t.logger.Warn("an entry of the consumer offsets has an impossible queue id; it is not used", "file", t.file.Path(), "entry", key, "queue", id)
+			if t.unused[key] == nil {
+				t.unused[key] = make(map[message.QueueID]message.QueueOffset)
+			}
+			t.unused[key][id] = offset
+		case !t.commit([]byte(group), []byte(topic), id, offset):
+			return fmt.Errorf("%s: queue %d: %w", key, id, ErrLimit)
+		}
+	}
+	return nil
+}
+
+// Found says which copy of consumerOffset.json was read.
+func (t *Table) Found() sysio.Source { return t.source }
+
+// Groups returns the groups that have offsets, sorted.
+func (t *Table) Groups() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.groups))
 }
 
 // Commit stores the offset of a queue for a group. ok is false when a limit was reached and nothing was stored.

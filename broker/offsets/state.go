@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -36,6 +37,9 @@ func parse(data []byte) (content, error) {
 	}
 	if err := json.Unmarshal(standard, &l); err != nil {
 		return content{}, err
+	}
+	if l.OffsetTable == nil {
+		return content{}, errors.New("there is no offsetTable in it")
 	}
 	return content{version: l.DataVersion, offsets: l.OffsetTable, rest: statefile.Unknown(standard, layout{})}, nil
 }
@@ -83,6 +87,12 @@ func (t *Table) snapshot() (layout, statefile.Extra) {
 			}
 		}
 		l.OffsetTable[h.key] = queues
+	}
+	for key, queues := range t.unused {
+		if l.OffsetTable[key] == nil {
+			l.OffsetTable[key] = make(map[message.QueueID]message.QueueOffset, len(queues))
+		}
+		maps.Copy(l.OffsetTable[key], queues)
 	}
 	if rest["pullOffsetTable"] == nil {
 		rest = maps.Clone(rest)

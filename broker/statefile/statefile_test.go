@@ -84,15 +84,15 @@ func TestDamagedFilesAreSurvivedAndKept(t *testing.T) {
 			}
 			f := New(x, "f", quiet())
 			used := ""
-			found, err := f.Load(func(data []byte) error {
+			source, err := f.Load(func(data []byte) error {
 				if err := valid(data); err != nil {
 					return err
 				}
 				used = string(data)
 				return nil
 			})
-			if err != nil || found != (backup != "") || used != backup {
-				t.Errorf("%s: found %v, used %q, %v", name, found, used, err)
+			if err != nil || (source == sysio.SourceBackup) != (backup != "") || source == sysio.SourceMain || used != backup {
+				t.Errorf("%s: source %v, used %q, %v", name, source, used, err)
 			}
 			if got := read(t, x, "f"); got != wreck {
 				t.Errorf("%s: loading changed the file to %q", name, got)
@@ -120,17 +120,48 @@ func TestTheFirstSaveAfterDamageLeavesTheGoodBackup(t *testing.T) {
 	}
 }
 
-func TestMissingFilesStartEmptyAndBothBrokenRefuse(t *testing.T) {
+func TestMissingFilesStartEmpty(t *testing.T) {
 	x := sysio.NewFaultFS()
-	f := New(x, "f", quiet())
-	found, err := f.Load(valid)
-	if found || err != nil {
-		t.Errorf("found %v, %v", found, err)
+	source, err := New(x, "f", quiet()).Load(valid)
+	if source != sysio.SourceNone || err != nil {
+		t.Errorf("source %v, %v", source, err)
 	}
-	must(t, sysio.AtomicWriteFile(x, "g", []byte(`{`), false))
-	must(t, sysio.AtomicWriteFile(x, "g.bak", []byte(`{`), false))
-	if _, err := New(x, "g", quiet()).Load(valid); err == nil {
-		t.Error("two broken files count as none")
+}
+
+// Nobody has to delete anything by hand: with both copies broken the owner starts without, and both are kept.
+func TestTwoDamagedCopiesAreKept(t *testing.T) {
+	for _, main := range []string{"{", "", "-"} {
+		x := sysio.NewFaultFS()
+		if main != "-" {
+			must(t, sysio.AtomicWriteFile(x, "f", []byte(main), false))
+		}
+		must(t, sysio.AtomicWriteFile(x, "f.bak", []byte("{{"), false))
+		var lines bytes.Buffer
+		f := New(x, "f", slog.New(slog.NewTextHandler(&lines, nil)))
+		source, err := f.Load(valid)
+		if source != sysio.SourceNone || err != nil {
+			t.Errorf("%q: source %v, %v", main, source, err)
+		}
+		if !strings.Contains(lines.String(), "file=f.bak ") || strings.Contains(lines.String(), "file=f ") != (main != "-") {
+			t.Errorf("%q: it said %s", main, lines.String())
+		}
+		for i := uint64(1); i <= 2; i++ {
+			must(t, f.Save(i, always(fmt.Sprint(i), i)))
+		}
+		if got := read(t, x, "f") + "|" + read(t, x, "f.bak") + "|" + read(t, x, "f.damaged") + "|" + read(t, x, "f.bak.damaged"); got != "2|1|"+main+"|{{" {
+			t.Errorf("%q: %s", main, got)
+		}
+	}
+}
+
+func TestACopyThatCannotBeReadStopsTheStart(t *testing.T) {
+	for _, path := range []string{"f", "f.bak"} {
+		x := sysio.NewFaultFS()
+		must(t, sysio.AtomicWriteFile(x, path, []byte("1"), false))
+		x.Inject(sysio.Fault{Op: sysio.OpRead, Path: path, Err: syscall.EIO})
+		if _, err := New(x, "f", quiet()).Load(valid); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
@@ -197,9 +228,9 @@ func TestSavedSurvivesPowerCut(t *testing.T) {
 			must(t, f.Save(uint64(i), always(fmt.Sprint(i), uint64(i))))
 			for n, y := range cuts {
 				got := "0"
-				found, err := New(y, "f", quiet()).Load(func(data []byte) error { got = string(data); return valid(data) })
-				if err != nil || got != fmt.Sprint(i) && got != fmt.Sprint(i-1) || !found && i > 1 {
-					t.Fatalf("seed %d, save %d, cut %d: found %v %q, %v", seed, i, n, found, got, err)
+				source, err := New(y, "f", quiet()).Load(func(data []byte) error { got = string(data); return valid(data) })
+				if err != nil || got != fmt.Sprint(i) && got != fmt.Sprint(i-1) || source == sysio.SourceNone && i > 1 {
+					t.Fatalf("seed %d, save %d, cut %d: source %v %q, %v", seed, i, n, source, got, err)
 				}
 			}
 		}

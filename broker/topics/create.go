@@ -138,6 +138,7 @@ func (t *Table) createPlain(name string, queueNums int32, order, unitMode bool) 
 		config = *topic.Config()
 	} else {
 		config = defaultConfig(name)
+		queueNums = max(queueNums, 0) // a group without retries may say less
 		config.ReadQueueNums, config.WriteQueueNums = queueNums, queueNums
 		if unitMode {
 			config.TopicSysFlag = wire.TopicSysFlagUnitSub
@@ -189,6 +190,9 @@ func (t *Table) checkUpdate(config *wire.TopicConfig) *wire.Refusal {
 	}
 	if t.settings.Load().ProtectSystemTopics && t.IsSystem(config.TopicName) {
 		return wire.Refuse(wire.ResponseInvalidParameter, "The topic["+config.TopicName+"] is conflict with system topic.")
+	}
+	if refusal := refuseNumbers(*config); refusal != nil {
+		return refusal
 	}
 	if config.Attributes["+message.type"] == "MIXED" && !t.settings.Load().MixedMessageType {
 		return wire.Refuse(wire.ResponseInvalidParameter, "MIXED message type is not supported.")

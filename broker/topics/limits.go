@@ -10,6 +10,13 @@ const (
 	// CountMax bounds the topics of a broker: names come from the network, each costs about 1 KiB of memory and a line in
 	// every route table. A creation beyond it is refused as if the topic could not be created.
 	CountMax = 200_000
+	// QueueNumsMax bounds the queues of a topic, as offsets.QueueIDMax does: each queue that a client names costs memory. Code 17 is
+	// refused beyond it; a topics.json that says more is read as saying this, or as many as have messages.
+	QueueNumsMax = 65_536
+	// permMax is all bits of PermName (priority, read, write, inherit).
+	permMax = 15
+	// namesShownMax bounds the names in one line of the log.
+	namesShownMax = 20
 	// createWaitMax is how long a creation waits for another change of the table (TopicConfigManager.LOCK_TIMEOUT_MILLIS).
 	createWaitMax = 3 * time.Second
 	// cachedQueuesMax bounds the queue handles that a topic keeps for itself; higher queue ids are looked up in the store.

@@ -26,6 +26,7 @@ const (
 
 	RetryPrefix       = "%RETRY%"
 	DLQPrefix         = "%DLQ%"
+	LightQueuePrefix  = "%LMQ%" // of light message queues, which are no topics
 	systemPrefix      = "rmq_sys_"
 	replySuffix       = "_REPLY_TOPIC"
 	revivePrefix      = "rmq_sys_REVIVE_LOG_"

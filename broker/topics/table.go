@@ -14,6 +14,7 @@ package topics
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -34,6 +35,8 @@ import (
 // QueueOpener gives the handle of a queue, making it in memory when it was never seen (*store.Store does).
 type QueueOpener interface {
 	Queue(topic string, id message.QueueID) *store.Queue
+	// Queues calls yield with the queues that were seen until it returns false.
+	Queues(yield func(*store.Queue) bool)
 }
 
 // Registrar is told what changed, in order of the data versions, before the change is answered. Its methods must not call
@@ -77,6 +80,7 @@ type Table struct {
 	logger     *slog.Logger
 	now        func() message.Millis
 	file       *statefile.File
+	source     sysio.Source // which copy of it the table was read from; immutable after Open
 	attributes attribute.Set
 	system     map[string]bool // immutable after Open
 
@@ -91,8 +95,8 @@ type Table struct {
 }
 
 // Open reads topics.json (or its backup), adds the topics that every broker has, and refuses what it cannot serve. It
-// changes nothing on disk.
-func Open(o Options) (*Table, error) {
+// changes nothing on disk. Settle follows when the store is complete.
+func Open(o Options) (_ *Table, err error) {
 	t := &Table{
 		queues: o.Queues, logger: o.Logger, now: o.Now, registrar: o.Registrar,
 		file: statefile.New(o.FS, o.Path, o.Logger), attributes: attribute.TopicSet(),
@@ -101,19 +105,17 @@ func Open(o Options) (*Table, error) {
 	t.settings.Store(&o.Settings)
 	t.change <- struct{}{}
 	var loaded content
-	found, err := t.file.Load(func(data []byte) (err error) {
+	t.source, err = t.file.Load(func(data []byte) (err error) {
 		loaded, err = parse(data)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if found {
-		if err := t.adopt(loaded); err != nil {
-			return nil, err
-		}
-	} else {
+	if t.source == sysio.SourceNone {
 		t.version = wire.DataVersion{Timestamp: int64(t.now())}
+	} else if err := t.adopt(loaded); err != nil {
+		return nil, err
 	}
 	t.addSystemTopics()
 	t.generation.Store(1)
@@ -142,6 +144,9 @@ func parse(data []byte) (content, error) {
 	var layout fileLayout
 	if err := json.Unmarshal(standard, &layout); err != nil {
 		return c, err
+	}
+	if layout.TopicConfigTable == nil {
+		return c, errors.New("there is no topicConfigTable in it")
 	}
 	if layout.DataVersion != nil {
 		c.version = *layout.DataVersion

@@ -42,6 +42,9 @@ func (f *fakeQueues) Queue(topic string, id message.QueueID) *store.Queue {
 	return f.queues[key]
 }
 
+// Queues: the store has nothing.
+func (f *fakeQueues) Queues(func(*store.Queue) bool) {}
+
 // recorder is a registrar that keeps what it was told.
 type recorder struct {
 	mu       sync.Mutex

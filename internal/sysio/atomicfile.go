@@ -17,13 +17,14 @@ const (
 
 // AtomicWriteFile replaces the content of path. When it returns nil the new content is durable; whenever the power goes, path
 // holds the old content or the new one. With keepBackup the previous content, if it was not empty, is kept as path.bak in
-// the same crash-safe way. The directory must exist. Two calls for one path must not overlap.
+// the same crash-safe way. Mode and, where this process may set them, owner and group stay what they were. The directory must
+// exist. Two calls for one path must not overlap.
 //
 // The original renames path to path.bak and then writes path in place (MixAll.string2File, 5.5.0), so that a crash leaves no
 // path at all or half of one.
 func AtomicWriteFile(fsys FS, path string, data []byte, keepBackup bool) error {
 	temp := path + tempSuffix
-	if err := writeSynced(fsys, temp, data); err != nil {
+	if err := writeSynced(fsys, temp, data, path); err != nil {
 		return err
 	}
 	if keepBackup {
@@ -56,19 +57,32 @@ func backUp(fsys FS, path string) error {
 		if err != nil {
 			return err
 		}
-		if err := writeSynced(fsys, temp, data); err != nil {
+		if err := writeSynced(fsys, temp, data, path); err != nil {
 			return err
 		}
 	}
 	return fsys.Rename(temp, path+backupSuffix)
 }
 
-func writeSynced(fsys FS, path string, data []byte) error {
-	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+// writeSynced makes path a durable file with that content. Where there is a file model, nobody may open the new one who may not
+// open that, at no moment.
+func writeSynced(fsys FS, path string, data []byte, model string) error {
+	perm := fs.FileMode(0o644)
+	_, err := fsys.Stat(model)
+	known := err == nil
+	if known {
+		perm = 0o600
+	}
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(data, 0)
+	if known {
+		err = fsys.CopyRights(model, path)
+	}
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -104,7 +118,7 @@ func ReadFile(fsys FS, path string) ([]byte, error) {
 type Source uint8
 
 const (
-	SourceNone   Source = iota // neither copy exists, or the file is unusable and has no backup
+	SourceNone   Source = iota // neither copy can be used
 	SourceMain                 // the file itself
 	SourceBackup               // its .bak
 )
@@ -123,30 +137,27 @@ func (s Source) String() string {
 type Loaded struct {
 	Data   []byte // nil with SourceNone; owned by the caller
 	Source Source
-	// MainErr says why the file itself was not used (fs.ErrNotExist, ErrEmpty, what valid said); nil with SourceMain.
-	MainErr error
+	// MainErr and BackupErr say why the file and its .bak were not used (fs.ErrNotExist, ErrEmpty, what valid said). MainErr is
+	// nil with SourceMain; BackupErr is set with SourceNone only, else the .bak was not asked or is what was used.
+	MainErr, BackupErr error
 }
 
 // ErrEmpty says that a state file has no content, as after a crash of a writer that works in place.
 var ErrEmpty = errors.New("file is empty")
 
 // ReadFileWithBackup reads a state file, or its .bak when the file is missing, empty, unreadable or refused by valid (nil
-// accepts all). Neither there: no error, SourceNone. The file broken and no .bak: no error, SourceNone and MainErr, as the
-// original starts with empty state then; the caller should warn. An unusable .bak where it is needed is an error, for
-// starting empty would forget what an operator can still save. Nothing is changed on disk.
-func ReadFileWithBackup(fsys FS, path string, valid func([]byte) error) (Loaded, error) {
+// accepts all). Nothing is changed on disk. What it means that neither can be used is for the caller to say: a content that is
+// wrong is no reason to stay down, an access that failed may be.
+func ReadFileWithBackup(fsys FS, path string, valid func([]byte) error) Loaded {
 	data, err := readValid(fsys, path, valid)
 	if err == nil {
-		return Loaded{Data: data, Source: SourceMain}, nil
+		return Loaded{Data: data, Source: SourceMain}
 	}
 	backup, berr := readValid(fsys, path+backupSuffix, valid)
-	switch {
-	case berr == nil:
-		return Loaded{Data: backup, Source: SourceBackup, MainErr: err}, nil
-	case errors.Is(berr, fs.ErrNotExist):
-		return Loaded{MainErr: err}, nil
+	if berr == nil {
+		return Loaded{Data: backup, Source: SourceBackup, MainErr: err}
 	}
-	return Loaded{MainErr: err}, fmt.Errorf("%s is not usable (%w) and neither is its backup: %w", path, err, berr)
+	return Loaded{MainErr: err, BackupErr: berr}
 }
 
 func readValid(fsys FS, path string, valid func([]byte) error) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -66,10 +67,7 @@ func TestAtomicWriteSurvivesCutsAtEveryStep(t *testing.T) {
 			acked := -1
 			version := func(i int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%04d;", i)), 900) }
 			check := func(y *FaultFS, what string) {
-				l, err := ReadFileWithBackup(y, "f", nil)
-				if err != nil {
-					t.Fatalf("seed %d, %s: %v", seed, what, err)
-				}
+				l := ReadFileWithBackup(y, "f", nil)
 				if l.Source == SourceNone && acked < 0 {
 					return
 				}
@@ -130,18 +128,18 @@ func TestReadFileWithBackup(t *testing.T) {
 		want         string
 		source       Source
 		mainErr      error
-		fails        bool
+		backupErr    error // nil: none, or any with SourceNone
 	}{
-		{"main", "{1}", "{2}", "{1}", SourceMain, nil, false},
-		{"main alone", "{1}", "-", "{1}", SourceMain, nil, false},
-		{"main good, backup broken", "{1}", "x", "{1}", SourceMain, nil, false},
-		{"main missing", "-", "{2}", "{2}", SourceBackup, fs.ErrNotExist, false},
-		{"main empty", "", "{2}", "{2}", SourceBackup, ErrEmpty, false},
-		{"main broken", "\x00\x00", "{2}", "{2}", SourceBackup, nil, false},
-		{"nothing", "-", "-", "", SourceNone, fs.ErrNotExist, false},
-		{"main broken, no backup", "x", "-", "", SourceNone, nil, false},
-		{"both broken", "x", "y", "", SourceNone, nil, true},
-		{"both empty", "", "", "", SourceNone, ErrEmpty, true},
+		{"main", "{1}", "{2}", "{1}", SourceMain, nil, nil},
+		{"main alone", "{1}", "-", "{1}", SourceMain, nil, nil},
+		{"main good, backup broken", "{1}", "x", "{1}", SourceMain, nil, nil},
+		{"main missing", "-", "{2}", "{2}", SourceBackup, fs.ErrNotExist, nil},
+		{"main empty", "", "{2}", "{2}", SourceBackup, ErrEmpty, nil},
+		{"main broken", "\x00\x00", "{2}", "{2}", SourceBackup, nil, nil},
+		{"nothing", "-", "-", "", SourceNone, fs.ErrNotExist, fs.ErrNotExist},
+		{"main broken, no backup", "x", "-", "", SourceNone, nil, fs.ErrNotExist},
+		{"both broken", "x", "y", "", SourceNone, nil, nil},
+		{"both empty", "", "", "", SourceNone, ErrEmpty, ErrEmpty},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := NewFaultFS()
@@ -150,9 +148,12 @@ func TestReadFileWithBackup(t *testing.T) {
 					must(t, create(t, x, path, text).Close())
 				}
 			}
-			l, err := ReadFileWithBackup(x, "f", valid)
-			if (err != nil) != c.fails || l.Source != c.source || string(l.Data) != c.want {
-				t.Errorf("%v %q, %v", l.Source, l.Data, err)
+			l := ReadFileWithBackup(x, "f", valid)
+			if l.Source != c.source || string(l.Data) != c.want {
+				t.Errorf("%v %q", l.Source, l.Data)
+			}
+			if (l.BackupErr != nil) != (c.source == SourceNone) || c.backupErr != nil && !errors.Is(l.BackupErr, c.backupErr) {
+				t.Errorf("BackupErr %v", l.BackupErr)
 			}
 			if (l.MainErr == nil) != (c.source == SourceMain) || (c.mainErr != nil && !errors.Is(l.MainErr, c.mainErr)) {
 				t.Errorf("MainErr %v", l.MainErr)
@@ -177,5 +178,73 @@ func TestWholeFilesAreBounded(t *testing.T) {
 	must(t, f.Close())
 	if _, err := ReadFile(x, "f"); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
+	}
+}
+
+// What a file held for nobody else's eyes stays so, also while it is being replaced, and its backup, too.
+func TestAtomicWriteKeepsMode(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "f")
+	modes := func(what string, want fs.FileMode, paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			fi, err := os.Stat(path)
+			must(t, err)
+			if fi.Mode().Perm() != want {
+				t.Errorf("%s: %s has mode %o, want %o", what, filepath.Base(path), fi.Mode().Perm(), want)
+			}
+		}
+	}
+	must(t, AtomicWriteFile(OS{}, path, []byte("1"), true))
+	modes("a new file", 0o644, path)
+	for _, mode := range []fs.FileMode{0o600, 0o640, 0o666} {
+		must(t, os.Chmod(path, mode))
+		must(t, os.WriteFile(path+tempSuffix, nil, 0o666)) // what a kill left behind
+		must(t, AtomicWriteFile(OS{}, path, []byte("2"), true))
+		modes("replaced", mode, path, path+backupSuffix)
+	}
+	must(t, os.Chmod(path, 0o600))
+	x := &spiedFS{see: func(temp string) { modes("on the way", 0o600, temp) }}
+	must(t, AtomicWriteFile(x, path, []byte("3"), true))
+	if x.seen == 0 {
+		t.Error("nothing was seen on the way")
+	}
+}
+
+// spiedFS shows each file that is opened for writing before anything is written, and cannot link.
+type spiedFS struct {
+	OS
+	see  func(path string)
+	seen int
+}
+
+func (s *spiedFS) OpenFile(path string, flag int, perm fs.FileMode) (File, error) {
+	f, err := s.OS.OpenFile(path, flag, perm)
+	if err == nil && flag&os.O_CREATE != 0 {
+		s.seen++
+		s.see(path)
+	}
+	return f, err
+}
+
+func (s *spiedFS) Link(string, string) error { return errors.ErrUnsupported }
+
+// Owner and group stay too where the process may give files away.
+func TestAtomicWriteKeepsOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	must(t, AtomicWriteFile(OS{}, path, []byte("1"), false))
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 12345, 23456
+		must(t, os.Chown(path, uid, gid))
+	}
+	must(t, AtomicWriteFile(OS{}, path, []byte("2"), true))
+	for _, path := range []string{path, path + backupSuffix} {
+		fi, err := os.Stat(path)
+		must(t, err)
+		if st := fi.Sys().(*syscall.Stat_t); int(st.Uid) != uid || int(st.Gid) != gid {
+			t.Errorf("%s belongs to %d:%d, want %d:%d", filepath.Base(path), st.Uid, st.Gid, uid, gid)
+		}
 	}
 }

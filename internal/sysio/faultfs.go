@@ -268,6 +268,9 @@ func (x *FaultFS) remove(path string) error {
 	return nil
 }
 
+// CopyRights implements FS: nobody has rights here.
+func (x *FaultFS) CopyRights(string, string) error { return nil }
+
 // Rename implements FS.
 func (x *FaultFS) Rename(from, to string) error {
 	call := x.begin(OpRename, from, 0, 0, to)

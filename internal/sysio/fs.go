@@ -28,6 +28,8 @@ type FS interface {
 	ReadDir(path string) ([]Info, error)
 	// Stat follows symbolic links.
 	Stat(path string) (Info, error)
+	// CopyRights gives the file to the mode of from, and its owner and group if this process may.
+	CopyRights(from, to string) error
 	// SyncDir makes the names in this directory durable (not the ones in its sub-directories and not the files' content).
 	SyncDir(path string) error
 	// DiskUsage returns the space of the partition that holds path.

@@ -84,6 +84,20 @@ func infoOf(fi fs.FileInfo) Info {
 	return info
 }
 
+// CopyRights implements FS.
+func (OS) CopyRights(from, to string) error {
+	fi, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		if err := os.Chown(to, int(st.Uid), int(st.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return os.Chmod(to, fi.Mode().Perm())
+}
+
 // SyncDir implements FS.
 func (OS) SyncDir(path string) error {
 	d, err := os.Open(path)
