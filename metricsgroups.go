@@ -70,6 +70,8 @@ func (s *service) registerRetention(r *perf.Registry, snap *snapshot) {
 	series("lag_messages", "messages that a group has not consumed", false, func(s broker.GroupStats) []broker.GroupSeries { return s.Lag })
 	series("oldest_unconsumed_seconds", "age of the oldest of them", false, func(s broker.GroupStats) []broker.GroupSeries { return s.Age })
 	series("messages_lost_total", "messages that retention deleted before the group consumed them", true, func(s broker.GroupStats) []broker.GroupSeries { return s.Lost })
+	series("different_subscriptions", "different subscriptions of a group's members; only groups that have several, which loses them messages", false,
+		func(s broker.GroupStats) []broker.GroupSeries { return s.Conflicts })
 	r.Gauge("peregrine_group_series_left_out", "series by group that are not shown (limits groupSeriesMax, lagPairsMax, lagAgesTime)", func() float64 {
 		return float64(groups.get().LeftOut)
 	})

@@ -118,16 +118,54 @@ func TestSendAllocatesNothingEndToEnd(t *testing.T) {
 				shapes(t, func(t *testing.T, settings ...string) {
 					b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, mode, "mappedFileSizeCommitLog=1073741824")...)
 					dial(t, b.addr, enc).makeTopic("Alloc", 4)
-					body := make([]byte, 128)
-					mallocs := measure(t, b, messages, 32, func(conn int) []byte {
-						return wire.AppendSendRequestV2(nil, enc, 1, 0, sendHeader("Alloc", int32(conn), properties), body)
-					})
-					per := float64(mallocs) / float64(messages)
-					t.Logf("%d mallocs for %d messages: %.4f each", mallocs, messages, per)
-					if per > mallocsPerMessageMax {
-						t.Errorf("%.4f mallocs a message, at most %v are allowed", per, mallocsPerMessageMax)
-					}
+					sendsAllocateNothing(t, b, enc, messages, func(queueID int32) *wire.SendMessageHeader { return sendHeader("Alloc", queueID, properties) })
 				})
+			})
+		}
+	}
+}
+
+// sendsAllocateNothing measures so many sends of 128 B to the queues 0 to 3.
+func sendsAllocateNothing(t *testing.T, b *testBroker, enc wire.Encoding, messages int, header func(queueID int32) *wire.SendMessageHeader) {
+	t.Helper()
+	body := make([]byte, 128)
+	mallocs := measure(t, b, messages, 32, func(conn int) []byte { return wire.AppendSendRequestV2(nil, enc, 1, 0, header(int32(conn)), body) })
+	per := float64(mallocs) / float64(messages)
+	t.Logf("%d mallocs for %d messages: %.4f each", mallocs, messages, per)
+	if per > mallocsPerMessageMax {
+		t.Errorf("%.4f mallocs a message, at most %v are allowed", per, mallocsPerMessageMax)
+	}
+}
+
+// Delayed messages and half messages ride the send path: they are rewritten on the loop, without an allocation, and so are the
+// services behind them that are told of each arrival.
+func TestDelayedAndHalfSendsAllocateNothingEndToEnd(t *testing.T) {
+	messages := allocMessages / 4
+	if testing.Short() {
+		messages /= 20
+	}
+	for name, c := range map[string]struct {
+		more    string
+		sysFlag int32
+		stored  []byte
+		queueID message.QueueID
+	}{
+		"delayed": {"DELAY\x0118\x02", 0, []byte(message.ScheduleTopic), 17},
+		"half":    {"TRAN_MSG\x01true\x02PGROUP\x01p\x02", message.SysFlagTransactionPrepared, halfTopic, 0},
+	} {
+		for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
+			t.Run(fmt.Sprintf("%s %v", name, enc), func(t *testing.T) {
+				b := startBroker(t, sysio.OS{}, t.TempDir(), "mappedFileSizeCommitLog=1073741824")
+				dial(t, b.addr, enc).makeTopic("Alloc", 4)
+				sendsAllocateNothing(t, b, enc, messages, func(queueID int32) *wire.SendMessageHeader {
+					h := sendHeader("Alloc", queueID, "UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02WAIT\x01true\x02TAGS\x01TagA\x02"+c.more)
+					h.SysFlag = c.sysFlag
+					return h
+				})
+				waitUntil(t, func() bool { return b.dispatcher.BehindBytes() == 0 })
+				if q := b.store.LookupQueue(c.stored, c.queueID); q == nil || int(q.Max()) < messages {
+					t.Errorf("they are not in %s", c.stored)
+				}
 			})
 		}
 	}
@@ -169,9 +207,14 @@ func TestSendPathFunctionsAllocateNothing(t *testing.T) {
 	b := startBroker(t, sysio.OS{}, t.TempDir(), "mappedFileSizeCommitLog=1073741824")
 	dial(t, b.addr, wire.EncodingJSON).makeTopic("Func", 4)
 	properties := "UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02WAIT\x01true\x02TAGS\x01TagA\x02"
-	for name, text := range map[string]string{"as Java sends": properties, "without UNIQ_KEY": "TAGS\x01TagA\x02", "to rewrite": properties + "CLUSTER\x01x\x02", "none": ""} {
+	for name, text := range map[string]string{"as Java sends": properties, "without UNIQ_KEY": "TAGS\x01TagA\x02", "to rewrite": properties + "CLUSTER\x01x\x02", "none": "",
+		"delayed": properties + "DELAY\x0118\x02", "half": properties + "TRAN_MSG\x01true\x02PGROUP\x01p\x02"} {
 		for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
-			frame := wire.AppendSendRequestV2(nil, enc, 1, 0, sendHeader("Func", 1, text), make([]byte, 128))[4:]
+			h := sendHeader("Func", 1, text)
+			if name == "half" {
+				h.SysFlag = message.SysFlagTransactionPrepared
+			}
+			frame := wire.AppendSendRequestV2(nil, enc, 1, 0, h, make([]byte, 128))[4:]
 			var d wire.Decoder
 			var cmd wire.Command
 			var turn sendTurn

@@ -14,10 +14,11 @@ type GroupSeries struct {
 
 // GroupStats is what a scrape shows about groups. It is made for each scrape, so that deleted groups vanish with the next.
 type GroupStats struct {
-	Lag     []GroupSeries // messages that are there and not consumed, by group and topic
-	Age     []GroupSeries // of the oldest of them, in seconds; only where there is one
-	Lost    []GroupSeries // messages that retention deleted before they were consumed, by group
-	LeftOut int           // series over groupSeriesMax, and ages for which lagAgesTime was too short
+	Lag       []GroupSeries // messages that are there and not consumed, by group and topic
+	Age       []GroupSeries // of the oldest of them, in seconds; only where there is one
+	Lost      []GroupSeries // messages that retention deleted before they were consumed, by group
+	Conflicts []GroupSeries // different subscriptions of the members, by group; only where there are several
+	LeftOut   int           // series over groupSeriesMax, and ages for which lagAgesTime was too short
 }
 
 // GroupStats looks at the committed offsets of all groups. It may read the disk: not for event loops.
@@ -59,5 +60,10 @@ func (b *Broker) GroupStats() GroupStats {
 	lost, leftOut := b.losses.series(func(group string) bool { return b.groups.Find(group) != nil })
 	s.Lost = lost
 	s.LeftOut += leftOut
+	conflicts := b.clients.Conflicting()
+	for _, c := range conflicts[:min(len(conflicts), groupSeriesMax)] {
+		s.Conflicts = append(s.Conflicts, GroupSeries{Group: c.Group, Value: float64(c.Subscriptions)})
+	}
+	s.LeftOut += len(conflicts) - len(s.Conflicts)
 	return s
 }

@@ -250,7 +250,7 @@ func TestDifferentSubscriptionsAreNoticed(t *testing.T) {
 		r.Heartbeat(beat(client(1, "member-1", i), consumer("g", subscription("T", "tag1", 1))))
 		r.Heartbeat(beat(client(2, "member-2", i), consumer("g", subscription("T", "tag2", 2))))
 	}
-	if got := r.Conflicting(); !slices.Equal(got, []string{"g"}) {
+	if got := r.Conflicting(); !slices.Equal(got, []Conflict{{"g", 2}}) {
 		t.Errorf("conflicts: %v", got)
 	}
 	if n := strings.Count(log.String(), "subscribe differently"); n != 1 {

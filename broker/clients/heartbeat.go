@@ -208,24 +208,37 @@ func declaration(wanted []wire.SubscriptionData) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// Conflicting returns the groups whose members subscribe differently at the moment, sorted.
-func (r *Registry) Conflicting() []string {
+// Conflict is a group whose members subscribe differently, and how many different subscriptions they have.
+type Conflict struct {
+	Group         string
+	Subscriptions int
+}
+
+// Conflicting returns the groups whose members subscribe differently at the moment, sorted by name. Any goroutine.
+func (r *Registry) Conflicting() []Conflict {
 	r.change.Lock()
 	defer r.change.Unlock()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var names []string
+	var list []Conflict
 	for name, g := range r.consumers {
 		first := ""
+		var others map[string]bool // rarely needed
 		for _, m := range g.members {
-			if first == "" {
+			switch {
+			case first == "":
 				first = m.declared
-			} else if m.declared != "" && m.declared != first {
-				names = append(names, name)
-				break
+			case m.declared == "" || m.declared == first:
+			case others == nil:
+				others = map[string]bool{m.declared: true}
+			default:
+				others[m.declared] = true
 			}
 		}
+		if len(others) > 0 {
+			list = append(list, Conflict{name, 1 + len(others)})
+		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(list, func(a, b Conflict) int { return strings.Compare(a.Group, b.Group) })
+	return list
 }
