@@ -2,10 +2,10 @@ package interop
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // The range lies below the ephemeral ports of common systems, so that an outgoing connection cannot take a port between our
@@ -19,12 +19,24 @@ const (
 // loopback is the only address that anything here listens on.
 const loopback = "127.0.0.1"
 
-// freePorts finds a port whose neighbours at the given distances are free as well. A RocketMQ broker on port p also takes p-2
-// (VIP) and p+1 (HA).
+// givenPorts are the ports that this process has given away: a broker that is stopped, or not yet started, holds none of its own.
+var givenPorts = struct {
+	mu  sync.Mutex
+	set map[int]bool
+}{set: map[int]bool{}}
+
+// freePorts finds a port whose neighbours at the given distances are free as well, and gives none of them away again. A RocketMQ
+// broker on port p also takes p-2 (VIP) and p+1 (HA).
 func freePorts(distances ...int) (int, error) {
+	distances = append(distances, 0)
+	givenPorts.mu.Lock()
+	defer givenPorts.mu.Unlock()
 	for range portTries {
 		port := portFrom + rand.IntN(portTo-portFrom)
 		if portsFree(port, distances) {
+			for _, distance := range distances {
+				givenPorts.set[port+distance] = true
+			}
 			return port, nil
 		}
 	}
@@ -32,7 +44,10 @@ func freePorts(distances ...int) (int, error) {
 }
 
 func portsFree(port int, distances []int) bool {
-	for _, distance := range append([]int{0}, distances...) {
+	for _, distance := range distances {
+		if givenPorts.set[port+distance] {
+			return false
+		}
 		listener, err := net.Listen("tcp", address(port+distance))
 		if err != nil {
 			return false
@@ -47,19 +62,10 @@ func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(p
 // brokerPorts are the ports of one broker and its name server.
 type brokerPorts struct{ broker, nameServer int }
 
-func newBrokerPorts() (brokerPorts, error) {
-	broker, err := freePorts(-2, 1)
-	if err != nil {
-		return brokerPorts{}, err
+func newBrokerPorts() (ports brokerPorts, err error) {
+	if ports.broker, err = freePorts(-2, 1); err != nil {
+		return ports, err
 	}
-	for range portTries {
-		nameServer, err := freePorts()
-		if err != nil {
-			return brokerPorts{}, err
-		}
-		if nameServer < broker-2 || nameServer > broker+1 {
-			return brokerPorts{broker, nameServer}, nil
-		}
-	}
-	return brokerPorts{}, fmt.Errorf("no free port beside %d", broker)
+	ports.nameServer, err = freePorts()
+	return ports, err
 }
