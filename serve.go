@@ -50,7 +50,11 @@ func serve(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitOK
 	}
-	log := perf.NewLog(stderr, slog.LevelInfo)
+	level := slog.LevelInfo
+	if cfg.LogDebug {
+		level = slog.LevelDebug
+	}
+	log := perf.NewLog(stderr, level)
 	defer log.Close()
 	for _, line := range report.Lines() {
 		log.Warn(line)

@@ -53,15 +53,21 @@ func TestADelayedSendComesLater(t *testing.T) {
 // first waits for the first record of a queue.
 func (c *client) first(topic string, queueID int32) message.View {
 	c.t.Helper()
+	return c.at(topic, queueID, 0)
+}
+
+// at waits for the record at an offset of a queue.
+func (c *client) at(topic string, queueID int32, offset int64) message.View {
+	c.t.Helper()
 	for deadline := time.Now().Add(waitMax); time.Now().Before(deadline); {
-		h := pullHeader(topic, queueID, 0, "*")
+		h := pullHeader(topic, queueID, offset, "*")
 		h.SysFlag |= wire.PullSysFlagSuspend
 		h.SuspendTimeoutMillis = 1000
 		if cmd := c.pull(h); wire.ResponseCode(cmd.Code) == wire.ResponseSuccess {
 			return records(c.t, append([]byte(nil), cmd.Body...))[0]
 		}
 	}
-	c.t.Fatalf("nothing comes in %s queue %d", topic, queueID)
+	c.t.Fatalf("nothing comes in %s queue %d at %d", topic, queueID, offset)
 	return message.View{}
 }
 

@@ -202,11 +202,21 @@ func sendHeader(topic string, queueID int32, properties string) *wire.SendMessag
 		BornTimestamp: time.Now().UnixMilli(), Properties: []byte(properties)}
 }
 
+// trySend is send for goroutines that may not end the test.
+func (c *client) trySend(h *wire.SendMessageHeader, body []byte) (*wire.Command, error) {
+	c.out = wire.AppendSendRequestV2(c.out[:0], c.enc, c.next(), 0, h, body)
+	if _, err := c.conn.Write(c.out); err != nil {
+		return nil, err
+	}
+	return c.tryReceive(20 * time.Second)
+}
+
 func (c *client) send(h *wire.SendMessageHeader, body []byte) *wire.Command {
 	c.t.Helper()
-	c.out = wire.AppendSendRequestV2(c.out[:0], c.enc, c.next(), 0, h, body)
-	c.write(c.out)
-	cmd := c.receive()
+	cmd, err := c.trySend(h, body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	if cmd.Opaque != c.opaque {
 		c.t.Fatalf("send: answer with opaque %d instead of %d", cmd.Opaque, c.opaque)
 	}

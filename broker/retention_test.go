@@ -164,6 +164,13 @@ func TestTopicMadeAgainIsEmpty(t *testing.T) {
 			}
 			c.drain("Again", 0, 0, 100)
 			b.offsets.Commit([]byte("g"), []byte("Again"), 0, 100)
+			pulled := func() bool {
+				_, ok := b.pulled.Query([]byte("TOOLS_CONSUMER"), []byte("Again"), 0)
+				return ok
+			}
+			if !pulled() {
+				t.Fatal("the table of pulls knows nothing of the topic's")
+			}
 			if r := c.call(wire.RequestDeleteTopicInBroker, wire.TopicRequestHeader{Topic: "Again"}, nil); r.Code != 0 {
 				t.Fatalf("delete: %d %s", r.Code, r.Remark)
 			}
@@ -178,6 +185,9 @@ func TestTopicMadeAgainIsEmpty(t *testing.T) {
 			if _, ok := b.offsets.Query([]byte("g"), []byte("Again"), 0); ok {
 				t.Error("the group's old offset is there")
 			}
+			if pulled() {
+				t.Error("the old offset of a pull is there")
+			}
 			for i := range 5 {
 				answer := c.mustSend(sendHeader("Again", 0, ""), fmt.Append(nil, "new", i))
 				if offset, _ := answer.GetExt("queueOffset"); string(offset) != fmt.Sprint(i) {
@@ -191,6 +201,16 @@ func TestTopicMadeAgainIsEmpty(t *testing.T) {
 			b.offsets.Commit([]byte("g"), []byte("Again"), 0, 0)
 			if stats := b.GroupStats(); len(stats.Lag) != 1 || stats.Lag[0].Value != 5 {
 				t.Errorf("lag: %+v", stats.Lag)
+			}
+			b.offsets.Commit([]byte("g"), []byte("Again"), 0, 5)
+			if stats := b.GroupStats(); len(stats.Lag) != 1 || stats.Lag[0].Value != 0 {
+				t.Errorf("lag after all is consumed: %+v", stats.Lag)
+			}
+			// Another start finds nothing of the deleted topic either.
+			b.stop()
+			b = startBroker(t, fsys, "store", smallFiles)
+			if q := b.store.LookupQueue([]byte("Again"), 0); q == nil || q.Min() != 0 || q.Max() != 5 {
+				t.Errorf("after another start: %+v", q)
 			}
 		})
 	}

@@ -20,12 +20,18 @@ func (s *service) queryOffset(r *Request) wire.Reply {
 	if offset, ok := s.Offsets.Query([]byte(h.ConsumerGroup), []byte(h.Topic), message.QueueID(h.QueueID)); ok {
 		return success(wire.OffsetResponseHeader{Offset: int64(offset)}, nil)
 	}
+	begins := func(where, because string) {
+		s.Logger.Debug("a group without an offset begins "+where, "because", because, "group", names.Quote(h.ConsumerGroup), "topic", names.Quote(h.Topic), "queue", h.QueueID)
+	}
 	if h.SetZeroIfNotFound != nil && !*h.SetZeroIfNotFound {
+		begins("where its client decides", "the client asked for that")
 		return wire.Reply{Code: wire.ResponseQueryNotFound, Remark: "Not found, do not set to zero, maybe this group boot first", Header: noFields{}}
 	}
 	if s.beginsInMemory(s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID))) {
+		begins("at offset 0, whatever its client asked for", "the queue still begins at 0 and its first message counts as lying in memory")
 		return success(wire.OffsetResponseHeader{}, nil)
 	}
+	begins("where its client decides", "the queue is empty, does not begin at 0 any more, or its first message lies too far back in the log")
 	return wire.Reply{Code: wire.ResponseQueryNotFound, Remark: "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", Header: noFields{}}
 }
 

@@ -15,6 +15,7 @@ type PeregrineConfig struct {
 	OutboundSoftBytes int64 `key:"peregrine.outboundSoftBytes" default:"1048576" unit:"bytes" range:"4096..1073741824" doc:"unsent to one client: above it its pulls wait"`
 	OutboundHardBytes int64 `key:"peregrine.outboundHardBytes" default:"8388608" unit:"bytes" range:"4096..1073741824" doc:"above it the connection is closed"`
 
+	LogDebug         bool `key:"peregrine.logDebug" default:"false" doc:"also log why single requests were answered as they were, such as where a new group begins"`
 	KeepLocksOnClose bool `key:"peregrine.keepLocksOnClose" default:"false" doc:"queue locks of a closed connection live on until they expire, as in the original; false frees them at once"`
 
 	DispatchLagMaxBytes int64 `key:"peregrine.dispatchLagMaxBytes" default:"1073741824" unit:"bytes" range:"1048576..1099511627776" doc:"stored, not yet visible: above it sends are refused"`

@@ -1,0 +1,119 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"peregrine/internal/sysio"
+	"peregrine/wire"
+)
+
+// heldPullHeader is a pull that waits up to a minute for a message.
+func heldPullHeader(topic string, queueID int32, offset int64, expression string) *wire.PullMessageHeader {
+	h := pullHeader(topic, queueID, offset, expression)
+	h.SysFlag |= wire.PullSysFlagSuspend
+	h.SuspendTimeoutMillis = 60_000
+	return h
+}
+
+// Twenty queues with a pull held on each (case C05): a message answers the pull of its queue at once and no other. The times are the
+// promised ones (5 ms, at most 50 ms) ten times over: this machine runs other tests as well.
+func TestAMessageAnswersThePullOfItsQueue(t *testing.T) {
+	const queues, rounds = 20, 400
+	shapes(t, func(t *testing.T, settings ...string) {
+		b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, smallFiles)...)
+		consumer, producer := dial(t, b.addr, wire.EncodingBinary), dial(t, b.addr, wire.EncodingBinary)
+		producer.makeTopic("Held", queues)
+		var next [queues]int64
+		park := func(q int32) {
+			consumer.write(wire.AppendPullRequest(nil, consumer.enc, wire.RequestPullMessage, q, heldPullHeader("Held", q, next[q], "*")))
+		}
+		for q := range int32(queues) {
+			park(q)
+		}
+		waitUntil(t, func() bool { return b.polls.Held() == queues })
+		random, took := newRand(5), make([]time.Duration, 0, rounds)
+		for i := range rounds {
+			q := random.Int32N(queues)
+			began := time.Now()
+			producer.mustSend(sendHeader("Held", q, "UNIQ_KEY\x01k\x02"), fmt.Append(nil, i))
+			cmd := consumer.receive()
+			took = append(took, time.Since(began))
+			if got := records(t, cmd.Body); cmd.Opaque != q || len(got) != 1 || string(got[0].Body) != fmt.Sprint(i) {
+				t.Fatalf("message %d of queue %d: the pull of queue %d is answered, code %d, with %d messages", i, q, cmd.Opaque, cmd.Code, len(got))
+			}
+			next[q]++
+			if held := b.polls.Held(); held != queues-1 {
+				t.Fatalf("%d pulls are held beside the one that was answered", held)
+			}
+			park(q)
+			waitUntil(t, func() bool { return b.polls.Held() == queues })
+		}
+		slices.Sort(took)
+		p99 := took[rounds*99/100]
+		t.Logf("p50 %v, p99 %v, max %v", took[rounds/2], p99, took[rounds-1])
+		if p99 > 50*time.Millisecond || took[rounds-1] > 500*time.Millisecond {
+			t.Error("too late")
+		}
+	})
+}
+
+// One message in a thousand has the tag that a consumer wants (case C07), all others pass by at full speed: each comes within ten times
+// the promised 100 ms, in order, and the consumer's pulls are few.
+func TestRareTagsComeAtOnce(t *testing.T) {
+	const messages, every = 20_000, 1_000
+	shapes(t, func(t *testing.T, settings ...string) {
+		b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, "mappedFileSizeCommitLog=67108864")...)
+		consumer, producer := dial(t, b.addr, wire.EncodingBinary), dial(t, b.addr, wire.EncodingBinary)
+		producer.makeTopic("Rare", 1)
+		sent := make(chan time.Time, messages/every)
+		go func() {
+			for i := range messages {
+				tag := "Other"
+				if i%every == every-1 {
+					tag = "Want"
+				}
+				answer, err := producer.trySend(sendHeader("Rare", 0, "UNIQ_KEY\x01k\x02TAGS\x01"+tag+"\x02"), fmt.Append(nil, i))
+				if err != nil || answer.Code != 0 {
+					t.Errorf("send %d: %v", i, err)
+					close(sent)
+					return
+				}
+				if tag == "Want" {
+					sent <- time.Now()
+				}
+			}
+		}()
+		offset, pulls, last := int64(0), 0, time.Duration(0)
+		for want := every - 1; want < messages; {
+			pulls++
+			cmd := consumer.pull(heldPullHeader("Rare", 0, offset, "Want"))
+			arrived := time.Now()
+			if code := wire.ResponseCode(cmd.Code); code != wire.ResponseSuccess && code != wire.ResponsePullNotFound && code != wire.ResponsePullRetryImmediately {
+				t.Fatalf("pull at %d: %d %s", offset, cmd.Code, cmd.Remark)
+			}
+			for _, v := range records(t, cmd.Body) {
+				if string(v.Body) != fmt.Sprint(want) {
+					t.Fatalf("got %s where %d is due", v.Body, want)
+				}
+				want += every
+				last = max(last, arrived.Sub(<-sent))
+			}
+			next, _ := cmd.GetExt("nextBeginOffset")
+			before := offset
+			if _, err := fmt.Sscan(string(next), &offset); err != nil || offset <= before {
+				t.Fatalf("a pull at %d goes on at %q", before, next)
+			}
+		}
+		t.Logf("%d pulls, the latest after %v", pulls, last)
+		if last > time.Second {
+			t.Errorf("a message took %v", last)
+		}
+		// A held pull is answered for each message that it wants and after some hundred that its filter drops, not for each of them.
+		if most := messages/every + messages/100; pulls > most {
+			t.Errorf("%d pulls for %d messages, at most %d expected", pulls, messages/every, most)
+		}
+	})
+}
