@@ -109,7 +109,7 @@ type Broker struct {
 	locks        *locks.Table
 	relay        *relay.Table
 	stats        *stats.Table
-	pulled       *offsets.Table // where each group's next pull begins
+	pulled       *offsets.Positions // where each group's next pull begins
 	losses       *losses
 	delays       *delay.Service
 	retries      control.Retries
@@ -214,7 +214,7 @@ func (b *Broker) openTables(o Options) (err error) {
 	b.stats = stats.New(now())
 	b.brokerPuts = b.stats.Item(stats.BrokerPutNums, []byte(cfg.BrokerClusterName))
 	b.brokerGets = b.stats.Item(stats.BrokerGetNums, []byte(cfg.BrokerClusterName))
-	b.pulled = offsets.NewVolatile(now)
+	b.pulled = offsets.NewPositions()
 	b.locks = locks.New(locks.Options{KeepOnClose: cfg.KeepLocksOnClose})
 	b.clients = clients.NewRegistry(clients.Options{
 		Pusher: pusher{b}, Logger: b.logger, RealTime: cfg.RealTimeNotifyConsumerChange, ExpiredAfter: message.Millis(cfg.ChannelExpiredTimeout),

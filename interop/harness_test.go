@@ -182,6 +182,16 @@ func javaClient(version, classPath string, options ...string) client {
 	}}
 }
 
+// threeClients are Java 5.5.0, Java 4.9.4 and Go, for the suites that all of them go through.
+func threeClients(t *testing.T, suite string) (current, old, golang client) {
+	t.Helper()
+	class := func(version string) string {
+		return need(t, suite, func() (string, error) { return bed.tools.ClientClassPath(version) })
+	}
+	return javaClient("5.5.0", class("5.5.0")), javaClient("4.9.4", class("4.9.4")),
+		goClient(need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) }))
+}
+
 func goClient(binary string) client {
 	return client{"go", func(_ string, arguments ...string) (string, []string) { return binary, arguments }}
 }
@@ -228,6 +238,19 @@ func (r *running) finish() {
 	r.t.Helper()
 	if err := r.process.Wait(clientMax); err != nil {
 		r.t.Errorf("%s: %v", r.name, err)
+	}
+}
+
+// awaitReady waits until the client says that it has come to the point where the harness acts.
+func (r *running) awaitReady() {
+	r.t.Helper()
+	select {
+	case <-r.Ready():
+	case <-r.process.Ended():
+		r.explain()
+		r.t.Fatalf("%s ended before it was ready", r.name)
+	case <-time.After(clientMax):
+		r.t.Fatalf("%s never got ready", r.name)
 	}
 }
 

@@ -135,15 +135,8 @@ func TestTheOriginalTakesRepairedDirectories(t *testing.T) {
 // makeDirectory lets the original write messages, delayed ones too, and stops it.
 func makeDirectory(t *testing.T, dir string) {
 	t.Helper()
-	a, err := startApache(dir, repairSettings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, c := startRepairOriginal(t, dir)
 	defer a.Stop(syscall.SIGKILL)
-	c, err := DialRaw(a.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer c.Close()
 	send := func(topic string, queue int32, properties, body string) {
 		cmd, err := c.Send(SendHeader(topic, queue, properties), []byte(body))
@@ -165,6 +158,21 @@ func makeDirectory(t *testing.T, dir string) {
 	}
 }
 
+// startRepairOriginal starts the original on a directory, with a connection to it. The caller ends both.
+func startRepairOriginal(t *testing.T, dir string) (*Apache, *RawClient) {
+	t.Helper()
+	a, err := startApache(dir, repairSettings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := DialRaw(a.Addr())
+	if err != nil {
+		_ = a.Stop(syscall.SIGKILL)
+		t.Fatal(err)
+	}
+	return a, c
+}
+
 // repairWithBinary runs peregrine dump --repair --fill --yes.
 func repairWithBinary(t *testing.T, dir string) {
 	t.Helper()
@@ -181,15 +189,8 @@ func repairWithBinary(t *testing.T, dir string) {
 // takesRepaired starts the original and expects every record of before at its place, or a filler there, and that offsets go on.
 func takesRepaired(t *testing.T, dir string, before []stored) {
 	t.Helper()
-	a, err := startApache(dir, repairSettings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, c := startRepairOriginal(t, dir)
 	defer a.Stop(syscall.SIGKILL)
-	c, err := DialRaw(a.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer c.Close()
 	fillers := 0
 	for queue := range int32(repairQueues) {

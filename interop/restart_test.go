@@ -16,10 +16,7 @@ const persistMax = 30 * time.Second
 // and committed gets only what is new, and clients that live through the restart go on.
 func TestBrokerRestart(t *testing.T) {
 	t.Parallel()
-	const suite = "restart"
-	old := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("4.9.4") })
-	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
-	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	current, old, golang := threeClients(t, "restart")
 	rows := matrix()
 	first, last := rows[0], rows[len(rows)-1]
 	for _, test := range []struct {
@@ -28,12 +25,12 @@ func TestBrokerRestart(t *testing.T) {
 		signal syscall.Signal
 		settings
 	}{
-		{javaClient("5.5.0", current), "SIGTERM", syscall.SIGTERM, first},
-		{javaClient("5.5.0", current), "SIGKILL", syscall.SIGKILL, last},
-		{javaClient("4.9.4", old), "SIGTERM", syscall.SIGTERM, last},
-		{javaClient("4.9.4", old), "SIGKILL", syscall.SIGKILL, first},
-		{goClient(binary), "SIGTERM", syscall.SIGTERM, first},
-		{goClient(binary), "SIGKILL", syscall.SIGKILL, last},
+		{current, "SIGTERM", syscall.SIGTERM, first},
+		{current, "SIGKILL", syscall.SIGKILL, last},
+		{old, "SIGTERM", syscall.SIGTERM, last},
+		{old, "SIGKILL", syscall.SIGKILL, first},
+		{golang, "SIGTERM", syscall.SIGTERM, first},
+		{golang, "SIGKILL", syscall.SIGKILL, last},
 	} {
 		t.Run(test.client.name+"/"+test.name+"/"+test.settings.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,13 +44,7 @@ func restart(t *testing.T, c client, signal syscall.Signal, broker Broker) {
 	survive := c.start(t, broker, run, "survive")
 	before := c.start(t, broker, run, "before")
 	before.finish()
-	select {
-	case <-survive.Ready():
-	case <-survive.process.Ended():
-		t.Errorf("the client that was to survive ended early")
-	case <-time.After(clientMax):
-		t.Fatal("the client that was to survive never got ready")
-	}
+	survive.awaitReady()
 	if signal == syscall.SIGKILL {
 		// What was committed in the last seconds before a kill may be repeated; what is on disk may not. So wait for that.
 		for _, group := range []string{"consumed-" + run + "@G-consumed-" + run, "survive-t-" + run + "@G-survive-g-" + run} {

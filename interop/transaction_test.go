@@ -18,12 +18,9 @@ func quickTransactions(s settings) settings {
 // Case D07: unmodified transaction producers; what is committed, at once or when checked, is seen once, the rest never.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	const suite = "transactions"
-	old := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("4.9.4") })
-	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
-	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	current, old, golang := threeClients(t, "transactions")
 	for _, row := range matrix() {
-		for _, c := range []client{javaClient("5.5.0", current), javaClient("4.9.4", old), goClient(binary)} {
+		for _, c := range []client{current, old, golang} {
 			t.Run(row.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				broker := startBroker(t, quickTransactions(row), true)
@@ -42,11 +39,10 @@ func TestTransactions(t *testing.T) {
 // Case D13: halves that nobody decided about survive a kill of the broker; a later process of the group decides.
 func TestTransactionsSurviveAKill(t *testing.T) {
 	t.Parallel()
-	const suite = "transactions-kill"
-	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
+	c := javaClient("5.5.0", need(t, "transactions-kill", func() (string, error) { return bed.tools.ClientClassPath("5.5.0") }))
 	rows := matrix()
 	broker := startBroker(t, quickTransactions(rows[len(rows)-1]), true)
-	c, run := javaClient("5.5.0", current), newRun()
+	run := newRun()
 	before := c.start(t, broker, run, "undecided")
 	before.finish()
 	if err := broker.Stop(syscall.SIGKILL); err != nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"peregrine/wire"
 )
 
 // trimMax covers the minute that the original waits before its first look at old files.
@@ -19,16 +21,13 @@ const trimMax = 3 * time.Minute
 // New groups on a topic whose oldest messages retention has deleted (case C01): now the client's own choice of where to begin counts.
 func TestNewGroupsOnATrimmedTopic(t *testing.T) {
 	t.Parallel()
-	const suite = "trimmed"
-	old := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("4.9.4") })
-	current := need(t, suite, func() (string, error) { return bed.tools.ClientClassPath("5.5.0") })
-	binary := need(t, suite, func() (string, error) { return bed.tools.GoClient(bed.dir) })
+	current, old, golang := threeClients(t, "trimmed")
 	rows := matrix()
 	first, last := rows[0], rows[len(rows)-1]
 	for _, test := range []struct {
 		client client
 		settings
-	}{{javaClient("5.5.0", current), last}, {javaClient("4.9.4", old), first}, {goClient(binary), last}} {
+	}{{current, last}, {old, first}, {golang, last}} {
 		t.Run(test.client.name+"/"+test.settings.name, func(t *testing.T) {
 			t.Parallel()
 			values := map[string]string{"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "262144", "fileReservedTime": "1",
@@ -43,13 +42,7 @@ func TestNewGroupsOnATrimmedTopic(t *testing.T) {
 func trimmed(t *testing.T, c client, broker Broker) {
 	r := c.start(t, broker, newRun(), "trimmed")
 	defer r.explain()
-	select {
-	case <-r.Ready():
-	case <-r.process.Ended():
-		t.Fatalf("%s ended early: %q", r.name, trimmedGroups(r.Of("trimmed")))
-	case <-time.After(clientMax):
-		t.Fatalf("%s never got ready", r.name)
-	}
+	r.awaitReady()
 	sent := named(r.Of("trimmed"), "sent")
 	kept := sent[slices.IndexFunc(sent, func(e Event) bool { return e.Tag != "gone" })]
 	position, err := strconv.ParseInt(kept.OffsetID[len(kept.OffsetID)-16:], 16, 64)
@@ -70,12 +63,52 @@ func trimmed(t *testing.T, c client, broker Broker) {
 			t.Fatal(err)
 		}
 	}
+	pullsOutside(t, broker.Addr(), kept.Topic, *kept.Offset, 25)
 	if err := r.process.Say("continue"); err != nil {
 		t.Error(err)
 	}
 	r.finish()
 	complain(t, trimmedGroups(r.Of("trimmed")))
 	record("trimmed", c.name, !t.Failed())
+}
+
+// pullsOutside (case C17): pulls at impossible offsets of queue 0 get the original's code and are led back into the queue at once; only
+// one at its end waits.
+func pullsOutside(t *testing.T, addr, topic string, from, to int64) {
+	t.Helper()
+	c, err := DialRaw(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const holdMs = 1500
+	for _, p := range []struct {
+		offset int64
+		code   wire.ResponseCode
+		next   int64
+	}{
+		{from - 1, wire.ResponsePullOffsetMoved, from}, {0, wire.ResponsePullOffsetMoved, from}, {-1, wire.ResponsePullOffsetMoved, from},
+		{from, wire.ResponseSuccess, to}, {to - 1, wire.ResponseSuccess, to}, {to, wire.ResponsePullNotFound, to},
+		{to + 1, wire.ResponsePullOffsetMoved, to}, {to + 1000, wire.ResponsePullOffsetMoved, to}, {1 << 62, wire.ResponsePullOffsetMoved, to},
+	} {
+		h := PullHeader(topic, 0, p.offset)
+		h.SysFlag |= wire.PullSysFlagSuspend
+		h.SuspendTimeoutMillis = holdMs
+		began := time.Now()
+		cmd, err := c.Pull(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := time.Since(began) >= holdMs*time.Millisecond
+		next, _ := cmd.GetExt("nextBeginOffset")
+		least, _ := cmd.GetExt("minOffset")
+		most, _ := cmd.GetExt("maxOffset")
+		if wire.ResponseCode(cmd.Code) != p.code || string(next) != fmt.Sprint(p.next) || string(least) != fmt.Sprint(from) || string(most) != fmt.Sprint(to) ||
+			held != (p.code == wire.ResponsePullNotFound) {
+			t.Errorf("pull at %d of %d to %d: code %d, next %s, from %s to %s, after %v; want %d, %d", p.offset, from, to, cmd.Code, next, least, most,
+				time.Since(began), p.code, p.next)
+		}
+	}
 }
 
 // ageLog makes the files of a stopped broker's log that end before a position older than retention allows.

@@ -319,7 +319,8 @@ func afterRestart(before, after []Event) (found problems) {
 	return found
 }
 
-// exchanged judges the scenario "exchange" over several processes: each consumer got every message of every producer once.
+// exchanged judges the scenario "exchange" over several processes: each consumer got every message of every producer once, the bodies
+// that a producer compressed, too.
 func exchanged(transcripts map[string][]Event) (found problems) {
 	var sent []Event
 	for _, events := range transcripts {
@@ -329,7 +330,12 @@ func exchanged(transcripts map[string][]Event) (found problems) {
 		for _, problem := range ended(events) {
 			found.addf("%s: %s", name, problem)
 		}
-		for _, problem := range once(sent, named(events, "got")) {
+		got := named(events, "got")
+		packed := where(got, func(e Event) bool { return e.SizeBytes > 4096 })
+		if len(packed) == 0 {
+			found.addf("%s got no body that is large enough to be compressed", name)
+		}
+		for _, problem := range append(once(sent, got), storedSmall(packed)...) {
 			found.addf("%s: %s", name, problem)
 		}
 	}

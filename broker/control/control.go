@@ -45,7 +45,7 @@ type Deps struct {
 	Relay      *relay.Table
 	Stats      *stats.Table
 	// Pulled is where the next pull of each group begins.
-	Pulled *offsets.Table
+	Pulled *offsets.Positions
 	// WakePulls runs the held pulls of a queue again.
 	WakePulls func(topic string, id message.QueueID)
 	// Pusher reaches clients.

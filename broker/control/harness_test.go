@@ -93,7 +93,7 @@ func newBench(t *testing.T, settings ...string) *bench {
 	must(t, err)
 	registry := clients.NewRegistry(clients.Options{Pusher: b, Logger: quiet, Notify: func(string) bool { return true }, RealTime: true})
 	b.deps = Deps{Config: config.NewLive(cfg, nil), FS: x, Store: st, Topics: topicTable, Groups: groupTable, Clients: registry, Offsets: offsetTable,
-		Locks: locks.New(locks.Options{}), Relay: relay.New(b), Stats: stats.New(b.now()), Pulled: offsets.NewVolatile(b.now),
+		Locks: locks.New(locks.Options{}), Relay: relay.New(b), Stats: stats.New(b.now()), Pulled: offsets.NewPositions(),
 		WakePulls: func(_ string, id message.QueueID) { b.woken = append(b.woken, id) }, Pusher: b,
 
 		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind },

@@ -165,9 +165,10 @@ func compressed(s *session) error {
 	if err != nil {
 		return err
 	}
-	for number, size := range []int{4096, 100_000, 6_000_000} {
+	sizes := []int{100, 4096, 1 << 20, 6_000_000} // all but the first are compressed
+	for number, size := range sizes {
 		m := s.message(topic, "z", number, 0)
-		m.Body = []byte(strings.Repeat(fmt.Sprintf("body %d: a peregrine stoops at prey\n", number), size/34+1)[:size])
+		m.Body = text(size, number)
 		r, err := p.SendSync(context.Background(), m)
 		if err != nil {
 			return err
@@ -177,9 +178,14 @@ func compressed(s *session) error {
 	if _, err := s.consumer("A", s.group("g"), topic, "*"); err != nil {
 		return err
 	}
-	s.awaitArrivals(3)
+	s.awaitArrivals(len(sizes))
 	s.calm()
 	return nil
+}
+
+// text is a body that compresses well.
+func text(sizeBytes, number int) []byte {
+	return []byte(strings.Repeat(fmt.Sprintf("body %d: a peregrine stoops at prey\n", number), sizeBytes/34+1)[:sizeBytes])
 }
 
 func pushOne(s *session) error {
@@ -374,6 +380,9 @@ func exchange(s *session) error {
 	for i := range 30 {
 		m := s.message(topic, self, i, 64)
 		m.WithProperty("from", self)
+		if i%10 == 9 {
+			m.Body = text(5<<10, i) // travels compressed
+		}
 		r, err := p.SendSync(context.Background(), m)
 		if err != nil {
 			return err

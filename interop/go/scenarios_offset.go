@@ -37,15 +37,21 @@ func where(s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fill(p, topic, "early", 0, 20); err != nil {
-		return err
-	}
-	time.Sleep(1100 * time.Millisecond)
-	begin := time.Now().Format("20060102150405")
-	if err := s.fill(p, topic, "late", 20, 25); err != nil {
+	begin, err := s.fillOld(p, topic, 0)
+	if err != nil {
 		return err
 	}
 	return s.newGroups(p, topic, begin)
+}
+
+// fillOld makes an old topic: what is early from that offset to 20, and later five more. It returns a time between the two.
+func (s *session) fillOld(p rocketmq.Producer, topic string, from int) (begin string, err error) {
+	if err := s.fill(p, topic, "early", from, 20); err != nil {
+		return "", err
+	}
+	time.Sleep(1100 * time.Millisecond)
+	begin = time.Now().Format("20060102150405")
+	return begin, s.fill(p, topic, "late", 20, 25)
 }
 
 // trimmed is the same on a topic whose oldest messages are gone: the harness sees to that, while the broker is stopped.
@@ -70,12 +76,8 @@ func trimmed(s *session) error {
 			return err
 		}
 	}
-	if err := s.fill(p, topic, "early", 10, 20); err != nil {
-		return err
-	}
-	time.Sleep(1100 * time.Millisecond)
-	begin := time.Now().Format("20060102150405")
-	if err := s.fill(p, topic, "late", 20, 25); err != nil {
+	begin, err := s.fillOld(p, topic, 10)
+	if err != nil {
 		return err
 	}
 	if err := s.pauseForRestart(); err != nil {

@@ -123,6 +123,9 @@ class Session {
   }
 }
 
+// A body that compresses well.
+const text = sizeBytes => Buffer.alloc(sizeBytes, 'a peregrine stoops at prey\n');
+
 const scenarios = {
   async 'push-one'(s) {
     const topic = s.topic('t');
@@ -139,11 +142,11 @@ const scenarios = {
     const topic = s.topic('t');
     const producer = await s.producer();
     let number = 0;
-    for (const size of [ 4096, 100000 ]) {
-      await s.send(producer, s.message(topic, 'z', number++, Buffer.alloc(size, 'a peregrine stoops at prey\n')));
+    for (const size of [ 100, 4096, 1 << 20 ]) {
+      await s.send(producer, s.message(topic, 'z', number++, text(size)));
     }
     await s.consumer('A', s.group('g'), topic, '*');
-    await s.awaitArrivals(2);
+    await s.awaitArrivals(number);
     await sleep(CALM_MS);
   },
 
@@ -186,7 +189,7 @@ const scenarios = {
     await s.consumer(self, `G-exchange-${self}-${s.run}`, topic, '*');
     const producer = await s.producer();
     for (let i = 0; i < 30; i++) {
-      const message = s.message(topic, self, i);
+      const message = s.message(topic, self, i, i % 10 === 9 ? text(5 << 10) : undefined); // every tenth travels compressed
       message.properties.from = self;
       await s.send(producer, message);
     }

@@ -103,11 +103,16 @@ final class OffsetScenarios {
     static void where(Session session) throws Exception {
         String topic = session.topic("t");
         DefaultMQProducer producer = session.producer();
-        fill(session, producer, topic, "early", 0, PER_QUEUE);
+        newGroups(session, producer, topic, fillOld(session, producer, topic, 0));
+    }
+
+    /** Makes an old topic: what is early from that offset on, and later five more. Returns a time between the two. */
+    private static String fillOld(Session session, DefaultMQProducer producer, String topic, int from) throws Exception {
+        fill(session, producer, topic, "early", from, PER_QUEUE);
         Thread.sleep(1_100);
         String time = new SimpleDateFormat("yyyyMMddHHmmss").format(new Date());
         fill(session, producer, topic, "late", PER_QUEUE, PER_QUEUE + 5);
-        newGroups(session, producer, topic, time);
+        return time;
     }
 
     /** The same on a topic whose oldest messages are gone: the harness sees to that, while the broker is stopped. */
@@ -120,10 +125,7 @@ final class OffsetScenarios {
             new Random(i).nextBytes(filler);
             producer.send(new Message(session.topic("filler"), filler));
         }
-        fill(session, producer, topic, "early", 10, PER_QUEUE);
-        Thread.sleep(1_100);
-        String time = new SimpleDateFormat("yyyyMMddHHmmss").format(new Date());
-        fill(session, producer, topic, "late", PER_QUEUE, PER_QUEUE + 5);
+        String time = fillOld(session, producer, topic, 10);
         session.pauseForRestart();
         newGroups(session, producer, topic, time);
     }

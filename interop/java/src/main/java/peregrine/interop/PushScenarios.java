@@ -166,6 +166,9 @@ final class PushScenarios {
         for (int i = 0; i < 30; i++) {
             Message message = session.message(topic, self, i, 64);
             message.putUserProperty("from", self);
+            if (i % 10 == 9) {
+                message.setBody(SendScenarios.text(5 << 10, i)); // travels compressed
+            }
             session.sent(message, producer.send(message), "sync");
         }
         session.awaitArrivals(30 * peers);
