@@ -268,3 +268,42 @@ func TestEveryLineIsLimited(t *testing.T) {
 		}
 	})
 }
+
+// The table of field cases in COMPATIBILITY.md names tests that exist.
+func TestFieldCasesNameTests(t *testing.T) {
+	text, err := os.ReadFile("COMPATIBILITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, begun := strings.Cut(string(text), "<!-- field cases:")
+	table, _, ended := strings.Cut(rest, "<!-- end of field cases -->")
+	names := regexp.MustCompile("`([a-z/]+):(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(table, -1)
+	if !begun || !ended || len(names) < 30 {
+		t.Fatalf("%d tests in the table of field cases", len(names))
+	}
+	sources := map[string]string{} // of the tests, by folder
+	for _, name := range names {
+		folder, test := name[1], name[2]
+		if sources[folder] == "" {
+			files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				source, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources[folder] += string(source)
+			}
+		}
+		if !strings.Contains(sources[folder], "\nfunc "+test+"(t *testing.T)") {
+			t.Errorf("%s has no test %s", folder, test)
+		}
+	}
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| case") && !strings.HasPrefix(line, "| ---") && !strings.Contains(line, "Test") {
+			t.Errorf("no test: %s", line)
+		}
+	}
+}

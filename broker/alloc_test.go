@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -29,6 +30,17 @@ type pipeline struct {
 	frames   []byte // inflight frames back to back
 	inflight int
 	in       []byte
+}
+
+// newPipeline connects; the connection ends with the test.
+func newPipeline(t *testing.T, b *testBroker, inflight int, frame []byte) *pipeline {
+	t.Helper()
+	conn, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &pipeline{conn: conn, inflight: inflight, in: make([]byte, 4<<20), frames: bytes.Repeat(frame, inflight)}
 }
 
 func (p *pipeline) run(requests int) error {
@@ -72,17 +84,7 @@ func measure(t *testing.T, b *testBroker, requests, inflight int, frame func(con
 	const conns = 4
 	pipes := make([]*pipeline, conns)
 	for i := range pipes {
-		conn, err := net.Dial("tcp", b.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		one := frame(i)
-		p := &pipeline{conn: conn, inflight: inflight, in: make([]byte, 4<<20)}
-		for range inflight {
-			p.frames = append(p.frames, one...)
-		}
-		pipes[i] = p
+		pipes[i] = newPipeline(t, b, inflight, frame(i))
 	}
 	all := func(n int) {
 		var done sync.WaitGroup

@@ -3,6 +3,8 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +58,68 @@ func TestAMessageAnswersThePullOfItsQueue(t *testing.T) {
 		t.Logf("p50 %v, p99 %v, max %v", took[rounds/2], p99, took[rounds-1])
 		if p99 > 50*time.Millisecond || took[rounds-1] > 500*time.Millisecond {
 			t.Error("too late")
+		}
+	})
+}
+
+// Producers send as fast as they can (case C21) while eight consumers read from the tail: these keep up while it lasts, and are level
+// within ten times the promised second after it. How late messages come then is the machine's: it is told, not judged.
+func TestConsumptionKeepsUpWithABurst(t *testing.T) {
+	const queues = 8
+	each := 40_000
+	if testing.Short() {
+		each /= 10
+	}
+	shapes(t, func(t *testing.T, settings ...string) {
+		b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, "mappedFileSizeCommitLog=268435456")...)
+		dial(t, b.addr, wire.EncodingBinary).makeTopic("Burst", queues)
+		var consumed atomic.Int64
+		var producers, consumers sync.WaitGroup
+		for q := range int32(queues) {
+			c := dial(t, b.addr, wire.EncodingBinary)
+			consumers.Go(func() {
+				for offset := int64(0); offset < int64(each); {
+					if _, err := c.conn.Write(wire.AppendPullRequest(nil, c.enc, wire.RequestPullMessage, c.next(), heldPullHeader("Burst", q, offset, "*"))); err != nil {
+						t.Error(err)
+						return
+					}
+					cmd, err := c.tryReceive(waitMax)
+					if err != nil || cmd.Code != 0 && wire.ResponseCode(cmd.Code) != wire.ResponsePullNotFound {
+						t.Errorf("queue %d at %d: %v, code %d", q, offset, err, c.cmd.Code)
+						return
+					}
+					before := offset
+					for _, v := range records(t, cmd.Body) {
+						if int64(v.QueueOffset) != offset {
+							t.Errorf("queue %d: offset %d where %d is due", q, v.QueueOffset, offset)
+							return
+						}
+						offset++
+					}
+					consumed.Add(offset - before)
+				}
+			})
+			p := newPipeline(t, b, 64, wire.AppendSendRequestV2(nil, wire.EncodingBinary, 1, 0, sendHeader("Burst", q, "UNIQ_KEY\x01k\x02"), make([]byte, 128)))
+			producers.Go(func() {
+				if err := p.run(each); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		began := time.Now()
+		producers.Wait()
+		ended := time.Now()
+		during := consumed.Load()
+		waitUntil(t, func() bool { return b.dispatcher.BehindBytes() == 0 })
+		dispatched := time.Since(ended)
+		consumers.Wait()
+		behind := time.Since(ended)
+		t.Logf("%d messages in %v, %d consumed by then; dispatch level after %v, consumers after %v", queues*each, ended.Sub(began), during, dispatched, behind)
+		if during < int64(queues*each/10) { // all but the last moments, on an idle machine
+			t.Errorf("consumers had %d of %d messages when the burst ended", during, queues*each)
+		}
+		if behind > 10*time.Second {
+			t.Errorf("consumers were level %v after the burst", behind)
 		}
 	})
 }
