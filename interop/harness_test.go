@@ -241,14 +241,13 @@ func (r *running) finish() {
 	}
 }
 
-// awaitReady waits until the client says that it has come to the point where the harness acts.
-func (r *running) awaitReady() {
+// awaitReady waits until the client says that its scenario has come to the point where the harness acts.
+func (r *running) awaitReady(scenario string) {
 	r.t.Helper()
 	select {
 	case <-r.Ready():
 	case <-r.process.Ended():
-		r.explain()
-		r.t.Fatalf("%s ended before it was ready", r.name)
+		r.t.Fatalf("%s ended before it was ready: %q", r.name, ended(r.Of(scenario)))
 	case <-time.After(clientMax):
 		r.t.Fatalf("%s never got ready", r.name)
 	}

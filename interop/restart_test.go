@@ -44,7 +44,7 @@ func restart(t *testing.T, c client, signal syscall.Signal, broker Broker) {
 	survive := c.start(t, broker, run, "survive")
 	before := c.start(t, broker, run, "before")
 	before.finish()
-	survive.awaitReady()
+	survive.awaitReady("survive")
 	if signal == syscall.SIGKILL {
 		// What was committed in the last seconds before a kill may be repeated; what is on disk may not. So wait for that.
 		for _, group := range []string{"consumed-" + run + "@G-consumed-" + run, "survive-t-" + run + "@G-survive-g-" + run} {

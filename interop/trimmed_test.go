@@ -42,7 +42,7 @@ func TestNewGroupsOnATrimmedTopic(t *testing.T) {
 func trimmed(t *testing.T, c client, broker Broker) {
 	r := c.start(t, broker, newRun(), "trimmed")
 	defer r.explain()
-	r.awaitReady()
+	r.awaitReady("trimmed")
 	sent := named(r.Of("trimmed"), "sent")
 	kept := sent[slices.IndexFunc(sent, func(e Event) bool { return e.Tag != "gone" })]
 	position, err := strconv.ParseInt(kept.OffsetID[len(kept.OffsetID)-16:], 16, 64)
