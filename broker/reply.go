@@ -20,7 +20,6 @@ type pendingReply struct {
 	broker  *Broker
 	record  store.Message
 	queueID message.QueueID
-	uniqKey []byte
 	enc     wire.Encoding
 	opaque  int32
 	oneway  bool
@@ -39,7 +38,7 @@ func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from sender, later fu
 	if p.n != 1 {
 		return b.appendSendRefusal(nil, from.enc, from.opaque, wire.Refuse(wire.ResponseMessageIllegal, "a reply is no batch"))
 	}
-	reply := &pendingReply{broker: b, record: t.messages[0], queueID: p.queueID, uniqKey: bytes.Clone(p.uniqKey), enc: from.enc, opaque: from.opaque,
+	reply := &pendingReply{broker: b, record: t.messages[0], queueID: p.queueID, enc: from.enc, opaque: from.opaque,
 		oneway: from.oneway, done: later()}
 	m := &reply.record
 	m.Body, m.Properties = bytes.Clone(m.Body), bytes.Clone(m.Properties)
@@ -81,7 +80,7 @@ func (r *pendingReply) pushed(failure string) {
 		code = wire.ResponseSystemError
 		b.repliesFailed.Add(1)
 	}
-	response := wire.SendMessageResponse{MsgID: []byte("0"), QueueID: int32(r.queueID), TransactionID: r.uniqKey, Region: b.cfg.RegionId, TraceOn: b.set.Load().traceOn}
+	response := wire.SendMessageResponse{MsgID: []byte("0"), QueueID: int32(r.queueID), Region: b.cfg.RegionId, TraceOn: b.set.Load().traceOn}
 	finish := func() {
 		if r.oneway {
 			r.done(nil)

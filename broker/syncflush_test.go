@@ -17,7 +17,7 @@ import (
 const waitMax = 30 * time.Second
 
 // waitUntil looks again and again whether something that tells nobody has happened.
-func waitUntil(t *testing.T, done func() bool) {
+func waitUntil(t testing.TB, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(waitMax); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
