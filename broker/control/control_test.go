@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,6 +160,31 @@ func TestOffsetsAreCommittedAndAskedFor(t *testing.T) {
 	b.expect("begins too far back", query("1"), 22, "Not found", "")
 	b.expect("all", b.ask(43, ""), 0, "", `"T@g":{"0":-5,"99":5}`)
 	b.expect("topics", b.ask(343, "", "group", "g"), 0, "", `{"brokerAddr":"127.0.0.1:10911","topicList":["T"]}`)
+}
+
+// Why a new group begins where it begins stands in the log (case C01), where that is asked for.
+func TestTheLogSaysWhereANewGroupBegins(t *testing.T) {
+	b := newBench(t)
+	b.ask(200, `{"groupName":"g"}`)
+	b.send("T", 0, "x")
+	for _, c := range []struct {
+		fields []string
+		want   string
+	}{
+		{[]string{"queueId", "0"}, `msg="a group without an offset begins at offset 0, whatever its client asked for" because="the queue still begins at 0`},
+		{[]string{"queueId", "0", "setZeroIfNotFound", "false"}, `begins where its client decides" because="the client asked for that"`},
+		{[]string{"queueId", "1"}, `begins where its client decides" because="the queue is empty`},
+	} {
+		for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+			var log strings.Builder
+			b.deps.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+			b.processors = Processors(b.deps)
+			b.ask(14, "", append([]string{"consumerGroup", "g", "topic", "T"}, c.fields...)...)
+			if got := log.String(); level == slog.LevelInfo && got != "" || level == slog.LevelDebug && (!strings.Contains(got, c.want) || !strings.Contains(got, "group=g topic=T queue=")) {
+				t.Errorf("%v at %v: %q", c.fields, level, got)
+			}
+		}
+	}
 }
 
 func TestQueueBoundsAndSearchByTime(t *testing.T) {
