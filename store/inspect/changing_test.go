@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -11,11 +12,12 @@ import (
 )
 
 // changingFS is a directory that a broker works on: opens and reads are called before a file is opened and read, and may change
-// it. seen changes what a listing shows.
+// it, and so may after, behind a read. seen changes what a listing shows.
 type changingFS struct {
 	memFS
 	opens func(path string)
 	reads func(path string)
+	after func(path string)
 	seen  func(path string, infos []sysio.Info) []sysio.Info
 }
 
@@ -50,7 +52,11 @@ func (f liveFile) ReadAt(p []byte, off int64) (int, error) {
 	if f.fs.reads != nil {
 		f.fs.reads(f.name)
 	}
-	return memFile{b: f.fs.files[f.name]}.ReadAt(p, off)
+	n, err := memFile{b: f.fs.files[f.name]}.ReadAt(p, off)
+	if f.fs.after != nil {
+		f.fs.after(f.name)
+	}
+	return n, err
 }
 
 func (f liveFile) Size() (int64, error) { return int64(len(f.fs.files[f.name])), nil }
@@ -194,5 +200,34 @@ func TestLogFilesDeletedUnderTheWalk(t *testing.T) {
 	must(t, err)
 	if noted != 1 || r.Records == 0 {
 		t.Errorf("%d files were deleted under the walk, %+v", noted, r)
+	}
+}
+
+// Retention takes units and index items of deleted records away. The walk may be among these records.
+func TestQueueAndIndexFilesDeletedUnderTheWalk(t *testing.T) {
+	m := fixture(t, "clean-5.5.0")
+	whole := changingFS{memFS: m.clone()}.running(t)
+	begin := int64(whole.Index[0].Head.EndPhy)/whole.SegmentBytes*whole.SegmentBytes + whole.SegmentBytes
+	d := changingFS{memFS: m, after: func(path string) {
+		if path != whole.Log[0].Name { // the walk has the first file in its buffer
+			return
+		}
+		for _, f := range whole.Log {
+			if f.Start < begin {
+				m.remove(f.Name)
+			}
+		}
+		m.remove(whole.Index[0].Name)
+		m.remove("consumequeue/FixA/0/" + fmt.Sprintf("%020d", 0))
+	}}.running(t)
+	found := 0
+	r, err := d.Verify(VerifyOptions{Found: func(f Finding) {
+		if found++; f.Kind != KindRetention {
+			t.Error(f.String())
+		}
+	}})
+	must(t, err)
+	if _, all := verify(t, whole); found != 1 || r.Records == 0 || r.Records >= all.Records || r.Expired < 200 {
+		t.Errorf("%d findings, %+v of %+v", found, r, all)
 	}
 }

@@ -61,5 +61,5 @@ const (
 // a record into its queue.
 const (
 	progressInterval = time.Second
-	lateGrace        = 2 * time.Second
+	lateGrace        = 10 * time.Second
 )

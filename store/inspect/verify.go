@@ -217,6 +217,9 @@ func (v *verifier) walk() (message.PhyOffset, error) {
 			v.suspect(suspect{phy: pos, bytes: int64(view.Size), reason: v.log.reason, unseen: v.log.unseen, record: true, view: view})
 			pos += message.PhyOffset(view.Size)
 		case isGone:
+			if err := v.d.refreshLog(); err != nil {
+				return pos, err
+			}
 			next := v.d.nextLogFile(pos)
 			if next == nil {
 				return pos, nil

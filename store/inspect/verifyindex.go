@@ -78,6 +78,9 @@ func (w *indexWalk) peek() (IndexItem, bool, error) {
 		if w.file == nil {
 			file, err := w.v.d.opts.FS.OpenFile(f.Path, os.O_RDONLY, 0)
 			if errors.Is(err, fs.ErrNotExist) {
+				if err := w.v.d.refreshLog(); err != nil { // its records were deleted before it
+					return IndexItem{}, false, err
+				}
 				w.n = f.Items
 				continue
 			}
@@ -203,7 +206,7 @@ func (w *indexWalk) record(view *message.View) error {
 		w.match(item, phy)
 		w.advance(item)
 	}
-	if !w.expect || w.v.d.Held && phy >= w.end {
+	if !w.expect || w.v.d.Held && (phy >= w.end || phy < w.v.d.MinPhy()) {
 		return nil
 	}
 	lacks, has := false, false

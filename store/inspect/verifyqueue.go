@@ -16,6 +16,7 @@ type queueState struct {
 	id    message.QueueID
 	first message.QueueOffset // of the first record met
 	next  message.QueueOffset // behind the last one; -1 = none met
+	phy   message.PhyOffset   // of the last one
 	run   run
 }
 
@@ -99,7 +100,7 @@ func (v *verifier) claim(view *message.View, damaged bool) error {
 		v.found(f.format("the offset is impossible: the queue is at %d", max(q.next, 0)))
 		return nil
 	}
-	q.next = off + 1
+	q.next, q.phy = off+1, view.PhyOffset
 	return v.compare(q, off, view, damaged)
 }
 
@@ -166,6 +167,9 @@ func tagsFit(unit, record message.TagsCode, topic string, stored message.Millis)
 func (v *verifier) noUnit(q *queueState, off message.QueueOffset, phy message.PhyOffset) {
 	covered := v.d.Checkpoint.LogicsPhysicalOffset
 	switch {
+	case phy < v.d.MinPhy(): // both were deleted since
+		v.report.Expired++
+		v.flush(q)
 	case v.d.Abort && phy < v.crash.from:
 		v.extend(q, KindNoUnit, Fault, off, phy, "early", "%s is missing: consumers do not get the record",
 			fmt.Sprintf("the original's next start begins at %d and never makes it anew", v.crash.from))
@@ -222,7 +226,14 @@ func (v *verifier) flush(q *queueState) {
 func (v *verifier) unclaimed(q *queueState, from, to message.QueueOffset) error {
 	var limit message.QueueOffset
 	if q.dir != nil {
-		_, limit = q.dir.bounds(v.d)
+		if err := v.listQueueAgain(q); err != nil {
+			return err
+		}
+		first, behind := q.dir.bounds(v.d)
+		if limit = behind; v.d.Held && q.phy < v.d.MinPhy() && first > from { // deleted with their records
+			v.report.Expired += int64(min(first, to) - from)
+			from = min(first, to)
+		}
 	}
 	off := from
 	for ; off < min(to, limit) && to-from <= offsetJumpMax; off++ {
@@ -255,6 +266,10 @@ func (v *verifier) strayUnit(q *queueState, off message.QueueOffset, u Unit) err
 		v.extend(q, KindHole, Fault, off, -1, "", "%s and its record are missing", "")
 		return nil
 	case v.d.Held && u.Phy >= v.unitsEnd:
+		return nil
+	case v.d.Held && u.Phy < v.d.MinPhy(): // deleted since, even if a reader still has the file
+		v.report.Expired++
+		v.flush(q)
 		return nil
 	}
 	verdict, err := v.peek.look(u.Phy)
@@ -374,17 +389,26 @@ func (v *verifier) behind(q *queueState, from, limit message.QueueOffset) error 
 	return err
 }
 
+// listQueueAgain finds the files that a running broker made or deleted since.
+func (v *verifier) listQueueAgain(q *queueState) (err error) {
+	if v.d.Held {
+		q.dir.Files, err = v.d.listAgain(filepath.Join(v.d.Root, filepath.FromSlash(q.dir.Name)), &v.d.QueueFileBytes, KindQueueFile)
+	}
+	return err
+}
+
 // settleLate gives records of a running broker a second look.
 func (v *verifier) settleLate() error {
 	for deadline := time.Now().Add(lateGrace); len(v.late) > 0; {
 		waiting := v.late[:0]
 		last := time.Now().After(deadline)
+		if err := v.d.refreshLog(); err != nil {
+			return err
+		}
 		for _, l := range v.late {
 			if l.q.dir != nil {
 				v.units.forget(l.q.dir, l.off)
-				dir := filepath.Join(v.d.Root, filepath.FromSlash(l.q.dir.Name))
-				var err error
-				if l.q.dir.Files, err = v.d.listAgain(dir, &v.d.QueueFileBytes, KindQueueFile); err != nil {
+				if err := v.listQueueAgain(l.q); err != nil {
 					return err
 				}
 			}
@@ -392,7 +416,7 @@ func (v *verifier) settleLate() error {
 			if err != nil {
 				return err
 			}
-			if u.Written() || last {
+			if u.Written() || last || l.view.PhyOffset < v.d.MinPhy() {
 				if err := v.judge(l.q, l.off, u, &l.view, l.tags, false); err != nil {
 					return err
 				}
@@ -401,7 +425,7 @@ func (v *verifier) settleLate() error {
 			waiting = append(waiting, l)
 		}
 		if v.late = waiting; len(waiting) > 0 {
-			time.Sleep(lateGrace / 200)
+			time.Sleep(lateGrace / 1000)
 		}
 	}
 	return nil
