@@ -207,7 +207,7 @@ func (r *repairRun) dryRun(d *inspect.Directory, cfg *config.Config) (int, error
 	if d.Held {
 		refused = append(refused, (&store.LockedError{Path: filepath.Join(d.Root, "lock"), PID: d.Holder}).Error())
 	}
-	if err := store.Check(r.where.FS, cfg); err != nil {
+	if err := store.Check(r.where.FS, cfg); err != nil && !store.Repairable(err) {
 		refused = append(refused, err.Error())
 	}
 	if err := r.sizesKnown(d); err != nil {

@@ -237,6 +237,77 @@ func TestRepairLeavesNothingToFind(t *testing.T) {
 	}
 }
 
+// Files of queues and index of a wrong length stop a start, which names the repair; the repair mends them and keeps what was there.
+func TestRepairMendsFilesOfAWrongLength(t *testing.T) {
+	const queue, newest = "consumequeue/FixA/0/", "index/20261129201413902"
+	resize := func(name string, size int64) func(x *sysio.FaultFS) string {
+		return func(x *sysio.FaultFS) string {
+			f, err := x.OpenFile(filepath.Join(repairRoot, name), os.O_RDWR, 0)
+			if err == nil {
+				err = errors.Join(f.Truncate(size), f.Sync(), f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return name
+		}
+	}
+	whole := fixture(t, "clean-5.5.0")
+	expired := whole.Kill() // no record of FixA-1 is left
+	for _, start := range []string{"00000000000000000000", "00000000000000065536", "00000000000000131072"} {
+		if err := expired.Remove(filepath.Join(repairRoot, "commitlog", start)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		fs   *sysio.FaultFS
+		do   func(x *sysio.FaultFS) string
+	}{
+		{"short first", whole, resize(queue+"00000000000000000000", 1001)},
+		{"short middle", whole, resize(queue+"00000000000000004000", 20)},
+		{"long last", whole, resize(queue+"00000000000000008000", 4020)},
+		{"short middle, its first records deleted", expired, resize(queue+"00000000000000004000", 60)},
+		{"long, its records deleted", expired, resize("consumequeue/FixA/1/00000000000000000000", 9000)},
+		{"short index", whole, resize(newest, 9000)},
+		{"long index", whole, resize(newest, 30000)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := contentsOf(t, c.fs)
+			x := c.fs.Kill()
+			name := c.do(x)
+			was, err := sysio.ReadFile(x, filepath.Join(repairRoot, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := parseDump(append([]string{"--repair", "--store", repairRoot}, repairSizes...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := (&repairRun{o: o}).config(&inspect.Directory{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Open(store.Options{FS: x, Config: cfg}); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), name) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("has %d bytes", len(was))) || !strings.Contains(err.Error(), "peregrine dump --repair --yes") {
+				t.Fatalf("the start says %v", err)
+			}
+			if code, printed, err := repairOn(t, x, "--repair"); err != nil || code != exitFailed || strings.Contains(printed, "plan refused") {
+				t.Errorf("dry run: exit %d: %v\n%s", code, err, printed)
+			}
+			if code, printed, err := repairOn(t, x, "--repair", "--yes"); err != nil || code != exitOK {
+				t.Fatalf("exit %d: %v\n%s", code, err, printed)
+			}
+			kept, err := sysio.ReadFile(x, filepath.Join(repairRoot, "peregrine.repair", "0001", name))
+			if err != nil || !bytes.Equal(kept, was) {
+				t.Errorf("%d bytes of %s are kept, it had %d: %v", len(kept), name, len(was), err)
+			}
+			verified(t, x)
+			contentsOf(t, x).keeps(t, before)
+		})
+	}
+}
+
 // Without --yes nothing is changed: no operation that could.
 func TestRepairIsADryRun(t *testing.T) {
 	whole := fixture(t, "clean-5.5.0")

@@ -66,8 +66,9 @@ func (e *DiskFullError) Unwrap() error { return e.Cause }
 
 // RefusedError says in one sentence why a directory is not opened.
 type RefusedError struct {
-	Path   string
-	Reason string
+	Path       string
+	Reason     string
+	Repairable bool // a repair (Options.Prepare) is let at the directory nevertheless: it mends that
 }
 
 func (e *RefusedError) Error() string { return "store: " + e.Path + ": " + e.Reason }
@@ -77,6 +78,12 @@ func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
 func refuse(path, format string, args ...any) error {
 	return &RefusedError{Path: path, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Repairable tells whether err refuses a directory for something that dump --repair mends.
+func Repairable(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.Repairable
 }
 
 // LockedError says that another process works on the directory.

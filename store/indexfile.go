@@ -144,13 +144,26 @@ func (lay *layout) inspectIndex(fsys sysio.FS, set settings) error {
 			lay.index = append(lay.index, indexInfo{e.Name, e.Size})
 		}
 	}
+	return lay.judgeIndexSizes(set)
+}
+
+// judgeIndexSizes refuses files of another length than the configured one. Where they do not all have the same, one is damaged.
+func (lay *layout) judgeIndexSizes(set settings) error {
 	want := set.index.fileBytes()
 	for i, f := range lay.index {
 		if f.size == want || lay.crashed && i == len(lay.index)-1 && f.size < want {
 			continue
 		}
-		return refuse(filepath.Join(set.indexDir, f.name), "the file has %d bytes, expected are %d (40 + 4*maxHashSlotNum + 20*maxIndexNum); "+
-			"configure what the directory was made with, or move the folder away: the index is made again from the log", f.size, want)
+		err := &RefusedError{Path: filepath.Join(set.indexDir, f.name), Reason: fmt.Sprintf("the file has %d bytes, expected are %d (40 + 4*maxHashSlotNum + 20*maxIndexNum); "+
+			"configure what the directory was made with, or move the folder away: the index is made again from the log", f.size, want)}
+		for _, other := range lay.index {
+			if other.size == want {
+				err.Repairable = true
+				err.Reason = fmt.Sprintf("the file has %d bytes, expected are %d (maxHashSlotNum, maxIndexNum): it is damaged; "+
+					"peregrine dump --repair --yes makes the index again from the log and keeps the files, or move the folder away: a start makes it again", f.size, want)
+			}
+		}
+		return err
 	}
 	return nil
 }

@@ -192,8 +192,8 @@ func (lay *layout) dataFiles(fsys sysio.FS, dir string) ([]dataFile, error) {
 	return files, nil
 }
 
-// inspectQueues lists the ConsumeQueue files. A queue's short last file is mended; a size that cannot be right is refused,
-// because reading with wrong geometry would mix up offsets.
+// inspectQueues lists the ConsumeQueue files. A size that cannot be right is refused, because reading with wrong geometry would mix up
+// offsets: see judgeQueueSizes.
 func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 	topics, err := readDirIfThere(fsys, set.queueDir)
 	if err != nil {
@@ -223,12 +223,7 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 			}
 		}
 	}
-	if f, other := otherSize(lay.queues, set.queueFileBytes); other && f.size%unitBytes == 0 {
-		return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueue); no file of a queue has as many: "+
-			"the directory was made with mappedFileSizeConsumeQueue=%d; if it was not, delete the file, its entries are made again from the log",
-			f.size, set.queueFileBytes, f.size)
-	}
-	return nil
+	return lay.judgeQueueSizes(set)
 }
 
 // otherSize tells whether all files were made with another size than the configured one, and gives the first: no file has that
@@ -254,17 +249,6 @@ func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id me
 		return err
 	}
 	for i, f := range files {
-		last := i == len(files)-1
-		switch {
-		case f.size == 0:
-		case f.size > set.queueFileBytes, f.size < set.queueFileBytes && !last:
-			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeConsumeQueue)", f.size, set.queueFileBytes)
-		case f.size < set.queueFileBytes:
-			lay.warn("%s has %d bytes of %d: the rest is taken as empty", f.path, f.size, set.queueFileBytes)
-		}
-		if f.start%set.queueFileBytes != 0 {
-			return refuse(f.path, "the file's name is no multiple of mappedFileSizeConsumeQueue=%d", set.queueFileBytes)
-		}
 		if i > 0 && f.start != files[i-1].start+set.queueFileBytes {
 			lay.warn("%s: the file before it is missing; older entries of the queue cannot be read", f.path)
 		}

@@ -70,12 +70,27 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"log file folder": {func(r string, s *settings) error {
 			return os.Mkdir(filepath.Join(s.logDir, fileName(3*testSegment)), 0o755)
 		}, []string{fileName(3 * testSegment), "expected is a data file"}},
-		"larger queue file":   {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil }, []string{"4000", "2000", "mappedFileSizeConsumeQueue"}},
 		"smaller queue files": {func(r string, s *settings) error { s.queueFileBytes = 8000; return nil }, []string{"4000", "8000", "mappedFileSizeConsumeQueue=4000"}},
 		"smaller ext file": {func(r string, s *settings) error {
 			s.extWrite, s.extFileBytes = true, 4096
 			return put(r+"/consumequeue_ext/T/0/"+fileName(0), 1024)
 		}, []string{"1024", "4096", "mappedFileSizeConsumeQueueExt=1024"}},
+		"larger queue file": {func(r string, s *settings) error { s.queueFileBytes = 2000; return nil },
+			[]string{"4000", "2000", "made with mappedFileSizeConsumeQueue=4000"}},
+		"two smaller queue files": {func(r string, s *settings) error {
+			s.queueFileBytes = 6000
+			return put(filepath.Join(s.queueDir, "T", "1", fileName(0)), testQueueFile)
+		}, []string{"4000", "6000", "made with mappedFileSizeConsumeQueue=4000"}},
+		"other queue names": {func(r string, s *settings) error {
+			s.queueFileBytes = 6000
+			return put(filepath.Join(s.queueDir, "T", "0", fileName(testQueueFile)), testQueueFile)
+		}, []string{"4000", "6000", "made with mappedFileSizeConsumeQueue=4000"}},
+		"odd queue file": {func(r string, s *settings) error {
+			return put(filepath.Join(s.queueDir, "T", "0", fileName(testQueueFile+20)), testQueueFile)
+		}, []string{fileName(testQueueFile + 20), "no multiple of mappedFileSizeConsumeQueue=4000", "move the file away"}},
+		"long queue file": {func(r string, s *settings) error {
+			return errors.Join(put(filepath.Join(s.queueDir, "T", "1", fileName(0)), testQueueFile), os.Truncate(filepath.Join(s.queueDir, "T", "0", fileName(0)), 4020))
+		}, []string{"4020", "4000", "dump --repair --yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, locked := range []bool{true, false} {

@@ -82,7 +82,7 @@ func claim(fsys sysio.FS, set settings) (held closers, lay *layout, run uint64, 
 		}
 	}()
 	if _, err := fsys.Stat(filepath.Join(set.root, lockName)); err != nil {
-		if _, err := inspect(fsys, set); err != nil {
+		if _, err := inspect(fsys, set); err != nil && (set.prepare == nil || !Repairable(err)) {
 			return nil, nil, 0, err
 		}
 		if err := makeDir(fsys, set.root); err != nil {
@@ -97,7 +97,7 @@ func claim(fsys sysio.FS, set settings) (held closers, lay *layout, run uint64, 
 		return held, nil, 0, err
 	}
 	lay, err = inspect(fsys, set)
-	if err == nil && set.prepare != nil {
+	if set.prepare != nil && (err == nil || Repairable(err)) {
 		if err = set.prepare(func() error { return markChanging(fsys, set.root) }); err == nil {
 			lay, err = inspect(fsys, set)
 		}

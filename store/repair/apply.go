@@ -224,7 +224,7 @@ func (a *applier) moveAway() error {
 	for i := range a.p.Queues {
 		q := &a.p.Queues[i]
 		if q.InPlace != "" {
-			if err := a.closeHoles(q); err != nil {
+			if err := errors.Join(a.mendLengths(q), a.closeHoles(q)); err != nil {
 				return err
 			}
 			continue
@@ -278,6 +278,37 @@ func (a *applier) moveFiles(paths []string, names ...string) error {
 		return err
 	}
 	return a.fs.SyncDir(filepath.Dir(paths[0]))
+}
+
+// mendLengths gives the files of a queue that stay in their place the length that they must have. What they were is kept.
+func (a *applier) mendLengths(q *QueueRepair) error {
+	for _, f := range q.dir.Files {
+		if f.Size == a.p.dir.QueueFileBytes {
+			continue
+		}
+		dir, err := a.under("consumequeue", q.Topic, strconv.Itoa(int(q.Queue)))
+		if err == nil {
+			err = a.copy(f.Path, 0, f.Size, filepath.Join(dir, filepath.Base(f.Path)))
+		}
+		if err == nil {
+			err = a.fs.SyncDir(dir)
+		}
+		if err != nil {
+			return err
+		}
+		file, err := a.fs.OpenFile(f.Path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		err = file.Truncate(a.p.dir.QueueFileBytes)
+		if err == nil {
+			err = file.Sync()
+		}
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closeHoles makes empty units of a queue whose files stay keep their places: a start takes the first one for the queue's end, and
