@@ -189,6 +189,9 @@ func TestDamagedDirectoriesServeWhatIsReadable(t *testing.T) {
 				if round == 0 && !strings.Contains(lines.String(), want.says) {
 					t.Errorf("no line says %q:\n%s", want.says, lines.String())
 				}
+				if round == 1 && r.DamagedCount > 0 && !strings.Contains(lines.String(), "that an earlier start met") {
+					t.Errorf("a later start does not speak of the damage:\n%s", lines.String())
+				}
 				if round == 1 && r.Checked != 0 {
 					t.Errorf("after a clean stop %d records were looked at", r.Checked)
 				}

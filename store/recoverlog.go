@@ -36,6 +36,7 @@ type logScanner struct {
 	cur      *mappedFile
 	view     message.View
 	reason   string // why the last verdict was not good
+	unseen   bool   // the original does not notice that
 }
 
 func (s *logScanner) close() {
@@ -86,6 +87,7 @@ func (s *logScanner) blockBytes() int {
 
 // look judges the record at phy. For recordGood and recordDamaged s.view holds it until the next call.
 func (s *logScanner) look(phy message.PhyOffset) (verdict, error) {
+	s.unseen = false
 	b, err := s.at(phy, 4<<10)
 	if err != nil {
 		return recordNone, err
@@ -105,19 +107,19 @@ func (s *logScanner) look(phy message.PhyOffset) (verdict, error) {
 		if message.PhyOffset(s.view.Size) == s.cur.end()-phy {
 			return recordBlank, nil
 		}
-		s.reason = "an end-of-file mark with a wrong length"
+		s.reason, s.unseen = "an end-of-file mark with a wrong length", true // it takes any for the end of the file
 		return recordNone, nil
 	case err != nil:
 		s.reason = err.Error()
 		return recordNone, nil
 	case s.view.PhyOffset != phy:
-		s.reason = fmt.Sprintf("a record that belongs to position %d", s.view.PhyOffset)
+		s.reason, s.unseen = fmt.Sprintf("a record that belongs to position %d", s.view.PhyOffset), s.view.CheckCRC()
 		return recordNone, nil
 	case s.checkCRC && !s.view.CheckCRC():
 		s.reason = "the body does not match its CRC"
 		return recordDamaged, nil
 	case tornProperties(s.view.Properties):
-		s.reason = "the properties are torn"
+		s.reason, s.unseen = "the properties are torn", true
 		return recordDamaged, nil
 	}
 	return recordGood, nil
@@ -268,14 +270,14 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset, followed 
 		case recordDamaged:
 			v := &sc.view
 			suspects = append(suspects, suspect{
-				DamagedRange: DamagedRange{Phy: pos, Bytes: int64(v.Size), Reason: sc.reason}, isRecord: true,
+				DamagedRange: DamagedRange{Phy: pos, Bytes: int64(v.Size), Reason: sc.reason}, isRecord: true, unseen: sc.unseen,
 				topic: string(v.Topic), queueID: v.QueueID, offset: v.QueueOffset, sysFlag: v.SysFlag, storeTime: v.StoreTimestamp,
 			})
 			r.checked.Add(1)
 			pos += message.PhyOffset(sc.view.Size)
 			continue
 		}
-		reason := sc.reason
+		reason, unseen := sc.reason, sc.unseen
 		next, err := r.nextGood(sc, pos, limit)
 		if err != nil {
 			return 0, err
@@ -286,7 +288,7 @@ func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset, followed 
 		if next < 0 {
 			next = limit
 		}
-		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(next - pos), Reason: reason}})
+		suspects = append(suspects, suspect{DamagedRange: DamagedRange{Phy: pos, Bytes: int64(next - pos), Reason: reason}, unseen: unseen})
 		pos = next
 	}
 	if followed {
@@ -351,6 +353,7 @@ func (r *recovery) nextAsBefore(pos, limit message.PhyOffset) (message.PhyOffset
 type suspect struct {
 	DamagedRange
 	isRecord  bool // lengths, magic and position are right: it has a place in its queue
+	unseen    bool // by the original
 	topic     string
 	queueID   message.QueueID
 	offset    message.QueueOffset
@@ -365,8 +368,8 @@ func (r *recovery) noteDamaged(d *suspect) error {
 	if len(r.report.Damaged) < damagedListMax {
 		r.report.Damaged = append(r.report.Damaged, d.DamagedRange)
 	}
-	if r.report.DamagedCount <= damagedLinesMax {
-		r.logger.Warn("damaged part of the log stepped over", "position", int64(d.Phy), "bytes", d.Bytes, "reason", d.Reason)
+	if r.told++; r.told <= damagedLinesMax {
+		r.tellDamaged(d)
 	}
 	if !d.isRecord {
 		return r.hideRange(d.DamagedRange)

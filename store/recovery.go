@@ -86,6 +86,9 @@ type recovery struct {
 	died    map[string]deletion // topics that another broker deleted, see settleDeleted
 	lowered bool                // deletions, see lowerDeleted
 	missing message.PhyOffset   // trustNothing and trustCache: the first record that lacks its unit
+	told    int64               // damaged places that this start met
+	// original is where the original would begin; found out with the first damaged place.
+	original originalStarts
 	// durableTo is the position up to which log and queues are known to be durable.
 	durableTo message.PhyOffset
 }
@@ -120,6 +123,10 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		}
 	} else if err := r.dropDeleted(); err != nil {
 		return err
+	}
+	if before := r.report.DamagedCount - r.told; before > 0 {
+		r.logger.Warn("damaged places of the log that an earlier start met are stepped over; dump --verify lists them and says where the original would cut the log",
+			"places", before)
 	}
 	end := r.report.End
 	if err := r.cutLog(end); err != nil {

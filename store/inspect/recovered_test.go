@@ -1,8 +1,13 @@
 package inspect
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,12 +18,12 @@ import (
 )
 
 // recoverStore starts the store on a directory, lets it dispatch and index, and stops it.
-func recoverStore(t *testing.T, root string) error {
+func recoverStore(t *testing.T, root string, lines io.Writer) error {
 	t.Helper()
 	cfg, _, err := config.Load([]string{"--store", root, "mappedFileSizeCommitLog=65536", "mappedFileSizeConsumeQueue=4000", "maxHashSlotNum=200", "maxIndexNum=1000",
 		"fileReservedTime=876000"}, func(string) string { return "" }, os.ReadFile)
 	must(t, err)
-	s, err := store.Open(store.Options{Config: cfg})
+	s, err := store.Open(store.Options{Config: cfg, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	if err != nil {
 		return err
 	}
@@ -33,7 +38,19 @@ func recoverStore(t *testing.T, root string) error {
 	return s.Close(true)
 }
 
-// What recovery leaves verifies, but for damaged records, which stay where they are. The two share no code.
+// startLine is what a start has to say of damage in the log, "" when the finding is about something else.
+func startLine(f *Finding) string {
+	if f.Kind != KindRecord && f.Kind != KindLogDamaged {
+		return ""
+	}
+	line := fmt.Sprintf("file=%s at=%d ", filepath.Base(f.File), f.At)
+	if f.Queue != nil {
+		line += fmt.Sprintf("topic=%s queue=%d offset=%d ", f.Topic, *f.Queue, *f.Offset)
+	}
+	return line + fmt.Sprintf("original=%q", f.Original)
+}
+
+// What recovery leaves verifies, but for damaged records, which stay where they are; of those a start says what verification does. The two share no code.
 func TestWhatRecoveryLeavesVerifies(t *testing.T) {
 	passed := map[string]string{
 		"an index item of no key":   "a start looks at the last items only",
@@ -60,7 +77,14 @@ func TestWhatRecoveryLeavesVerifies(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			must(t, os.WriteFile(path, b, 0o644))
 		}
-		must(t, recoverStore(t, root))
+		before, _ := verify(t, m.open(t))
+		var lines bytes.Buffer
+		must(t, recoverStore(t, root, &lines))
+		for _, f := range before {
+			if want := startLine(&f); want != "" && !strings.Contains(lines.String(), want) {
+				t.Errorf("%s: no line of the start has %s:\n%s", c.name, want, lines.String())
+			}
+		}
 		d, err := Open(Options{FS: sysio.OS{}, Root: root})
 		must(t, err)
 		all, r := verify(t, d)
