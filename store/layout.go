@@ -139,13 +139,18 @@ func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 		last := i == len(files)-1
 		switch {
 		case f.size == 0:
-		case f.size > set.segmentBytes, f.size < set.segmentBytes && (!last || len(files) == 1):
+		case f.size > set.segmentBytes, f.size < set.segmentBytes && !last:
 			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeCommitLog); %s", f.size, set.segmentBytes, sizeAdvice(files))
 		case f.size < set.segmentBytes:
+			if len(files) == 1 {
+				if err := refuseOtherSize(fsys, set, f); err != nil {
+					return err
+				}
+			}
 			lay.warn("%s has %d bytes of %d: taken as a torn end", f.path, f.size, set.segmentBytes)
 		}
 		if f.start%set.segmentBytes != 0 {
-			return refuse(f.path, "the file's name is no multiple of mappedFileSizeCommitLog=%d", set.segmentBytes)
+			return refuse(f.path, "the file's name is no multiple of mappedFileSizeCommitLog=%d; %s", set.segmentBytes, sizeAdvice(files))
 		}
 		if i > 0 && f.start != files[i-1].start+set.segmentBytes {
 			return refuse(f.path, "the file before it, %s, is missing: the log has a gap; bring the file back or move all older ones away",
@@ -154,17 +159,6 @@ func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	}
 	lay.log = files
 	return nil
-}
-
-// sizeAdvice says what to do about a wrong size: a configured size that does not fit the directory, or a damaged file.
-func sizeAdvice(files []dataFile) string {
-	size := files[0].size
-	for _, f := range files {
-		if f.size != size {
-			return "the file is damaged: restore it from a copy"
-		}
-	}
-	return fmt.Sprintf("the directory was made with mappedFileSizeCommitLog=%d", size)
 }
 
 // dataFiles lists the files of a data directory by start. Everything else in it is left alone with a warning.

@@ -1,6 +1,99 @@
 package store
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// sizeAdvice says what to do about a wrong size: a configured size that does not fit the directory, or a damaged file.
+func sizeAdvice(files []dataFile) string {
+	size := int64(0)
+	for _, f := range files {
+		if f.size == 0 {
+			continue
+		}
+		if size == 0 {
+			size = f.size
+		}
+		if f.size != size || f.start%size != 0 {
+			return "the file is damaged, or does not belong there: restore it from a copy, or move it away"
+		}
+	}
+	return fmt.Sprintf("the directory was made with mappedFileSizeCommitLog=%d: configure that", size)
+}
+
+// refuseOtherSize refuses a log of one file that is shorter than configured, unless that file was cut short: then it is served up to its last
+// whole record, as a short last file of several is. The state file tells, or the end of the file: only in one that was cut short is
+// there no room for an end-of-file mark, or a record begins that ends outside.
+func refuseOtherSize(fsys sysio.FS, set settings, f dataFile) error {
+	made := fmt.Sprintf("the file has %d bytes, expected are %d (mappedFileSizeCommitLog)", f.size, set.segmentBytes)
+	config := refuse(f.path, "%s; the directory was made with mappedFileSizeCommitLog=%d: configure that", made, f.size)
+	if st, err := readState(fsys, set.root); err == nil && st != nil {
+		switch st.segmentBytes {
+		case set.segmentBytes:
+			return nil
+		case f.size:
+			return config
+		}
+	}
+	verdict, err := endOfFile(fsys, set, f)
+	switch {
+	case err != nil:
+		return err
+	case verdict == endCut:
+		return nil
+	case verdict == endMarked:
+		return config
+	}
+	return refuse(f.path, "%s. If the directory was made with mappedFileSizeCommitLog=%d, configure that. If the file was cut short, bring it back "+
+		"from a copy, or give it its length (truncate -s %d %s) to have it served up to its last whole record", made, f.size, set.segmentBytes, filepath.Base(f.path))
+}
+
+// fileEnd is what the end of a file of the log says about its length.
+type fileEnd uint8
+
+const (
+	endOpen   fileEnd = iota // nothing: free space
+	endMarked                // it is the whole file: an end-of-file mark says so
+	endCut                   // the file was longer
+)
+
+// endOfFile walks over the records of a file that is shorter than configured.
+func endOfFile(fsys sysio.FS, set settings, f dataFile) (fileEnd, error) {
+	table := (&fileTable{size: set.segmentBytes}).with(&mappedFile{start: message.PhyOffset(f.start), size: set.segmentBytes, path: f.path})
+	sc := &logScanner{fsys: fsys, table: table}
+	defer sc.close()
+	pos := message.PhyOffset(f.start)
+	for {
+		left := f.start + f.size - int64(pos)
+		if left < blankBytes {
+			return endCut, nil
+		}
+		v, err := sc.look(pos)
+		if err != nil {
+			return endOpen, fmt.Errorf("store: %w", err)
+		}
+		if v == recordGood || v == recordDamaged {
+			pos += message.PhyOffset(sc.view.Size)
+			continue
+		}
+		b, err := sc.at(pos, blankBytes)
+		if err != nil {
+			return endOpen, fmt.Errorf("store: %w", err)
+		}
+		switch err := message.ParseView(b, &sc.view); {
+		case errors.Is(err, message.ErrBlank) && int64(sc.view.Size) == left:
+			return endMarked, nil
+		case errors.Is(err, message.ErrTornTail) && (left < phyFieldEnd || sc.headerNames(b, pos)):
+			return endCut, nil
+		}
+		return endOpen, nil
+	}
+}
 
 // judgeQueueSizes looks at the lengths and names of all files of queues. Where all of them have the same other length, it is the
 // configuration that is wrong. A queue's short last file is mended (copied half, say); another one of a wrong length is damaged: the queue

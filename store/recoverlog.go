@@ -125,11 +125,13 @@ func (s *logScanner) look(phy message.PhyOffset) (verdict, error) {
 	return recordGood, nil
 }
 
+// phyFieldEnd is where the position ends that a record says of itself.
+const phyFieldEnd = 36
+
 // headerNames tells whether the first bytes of a record claim this position: only then is a record larger than one block
 // read as a whole, so that a damaged length does not cost memory.
 func (s *logScanner) headerNames(b []byte, phy message.PhyOffset) bool {
-	const phyField = 28
-	return len(b) >= phyField+8 && message.PhyOffset(binary.BigEndian.Uint64(b[phyField:])) == phy
+	return len(b) >= phyFieldEnd && message.PhyOffset(binary.BigEndian.Uint64(b[phyFieldEnd-8:])) == phy
 }
 
 // tornProperties tells whether a properties text ends in a zero byte, as it does when its last page never reached the disk.
