@@ -111,7 +111,7 @@ func send(t testing.TB, s *Store, q *Queue, body string) Message {
 	return batch[0]
 }
 
-// dispatchFrom does what dispatch does, from from up to Confirmed. A stretch that recovery stepped over is stepped over, another place that
+// dispatchFrom does what dispatch does, from from up to Confirmed. What recovery stepped over is stepped over, another place that
 // cannot be read to the next file.
 func dispatchFrom(s *Store, from message.PhyOffset) error {
 	buf := make([]byte, s.SegmentBytes())
@@ -121,7 +121,7 @@ func dispatchFrom(s *Store, from message.PhyOffset) error {
 		damaged[d.Phy] = d.Bytes
 	}
 	for pos := from; pos < s.Confirmed(); {
-		if n := damaged[pos]; n > 0 && !s.damaged[pos] {
+		if n := damaged[pos]; n > 0 {
 			pos += message.PhyOffset(n)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,5 +217,33 @@ func TestKeysBetween(t *testing.T) {
 	}
 	if _, err := s.index.keysBetween(-1, after, func() bool { return true }); !errors.Is(err, ErrShutdown) {
 		t.Errorf("asked to quit: %v", err)
+	}
+}
+
+// Where all records are looked at, all index files are walked, item by item. Those of the original stay what they are, byte for byte.
+func TestAWholeIndexIsLeftAsItIs(t *testing.T) {
+	for _, name := range []string{"clean-5.5.0", "clean-4.9.4", "direct-v6"} {
+		root := unpack(t, name, t.TempDir())
+		set := testSettings(root, withIndex(200, 1000))
+		before := snapshot(t, set.indexDir)
+		if len(before) == 0 {
+			t.Fatalf("%s: no index", name)
+		}
+		var lines bytes.Buffer
+		s := openLogged(t, sysio.OS{}, set, &lines)
+		mustDispatch(t, s, s.Recovery().RedispatchFrom)
+		if !s.Recovery().Whole {
+			t.Errorf("%s: not all records were looked at", name)
+		}
+		if _, err := s.Index().Recover(never); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(lines.String(), "index file") {
+			t.Errorf("%s: %s", name, lines.String())
+		}
+		s.abandon()
+		if !maps.Equal(before, snapshot(t, set.indexDir)) {
+			t.Errorf("%s: index files changed", name)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (x *Index) open(f *indexFile, report RecoveryReport, newest bool, after mes
 	case newest && int64(h.count) == x.geo.items && h.count > 1:
 		// The file behind it is not there (yet), which may have the other items of the last record: the original splits a record.
 		return true, nil
-	case !report.Clean && (newest || h.endTime > x.s.checkpoint.indexTime()):
+	case !report.Clean && (newest || h.endTime > x.s.checkpoint.indexTime()), report.Whole && h.count > 1:
 		return true, nil
 	}
 	return newest && h.count > 1 && h.endPhy >= x.s.MinPhy() && !x.recordBegins(h.endPhy), nil
@@ -178,11 +178,18 @@ func (x *Index) repair(found []*indexFile, i int, after, end message.PhyOffset, 
 	defer file.Close()
 	was := f.header
 	walk := indexWalk{geo: x.geo, file: file, slots: make([]int32, x.geo.slots)}
+	if x.s.Recovery().Whole {
+		walk.check = newItemCheck(x)
+	}
 	if err := walk.run(after, end, quit); err != nil {
 		return false, 0, err
 	}
-	if !newest && walk.count == int64(was.count) {
-		return true, -1, nil // one in the middle that was not known to be durable, and is complete
+	complete := walk.count == int64(was.count)
+	if newest { // after a crash it may lack items of its last record, and so it may when it is full: the original splits a record
+		complete = complete && walk.check != nil && x.s.Recovery().Clean && walk.count < x.geo.items && (walk.last < x.s.MinPhy() || x.recordBegins(walk.last))
+	}
+	if complete {
+		return true, -1, x.wholeFile(f, &walk)
 	}
 	dropped = -1
 	for again := walk.count > 1; again; {
@@ -273,6 +280,7 @@ type indexWalk struct {
 	slots []int32 // number of the newest item of each slot
 	count int64   // number of the first item that cannot be believed
 	last  message.PhyOffset
+	check *itemCheck // nil: records are not looked at
 }
 
 // run walks to the first item that does not follow from those before it.
@@ -293,6 +301,11 @@ func (w *indexWalk) run(after, end message.PhyOffset, quit func() bool) error {
 			slot := &w.slots[uint32(it.hash)%uint32(w.geo.slots)]
 			if it == (indexItem{}) || it.hash < 0 || it.phy < w.last || it.phy < 0 || it.phy >= end || it.seconds < 0 || it.prev != *slot {
 				return nil
+			}
+			if w.check != nil {
+				if fits, err := w.check.fits(it); err != nil || !fits {
+					return err
+				}
 			}
 			*slot = int32(w.count)
 			w.last = it.phy
@@ -335,10 +348,7 @@ func (w *indexWalk) write(header indexHeader) error {
 	old, now := make([]byte, block), make([]byte, 0, block)
 	for at := 0; at < len(w.slots); {
 		part := w.slots[at:min(at+indexWalkItems, len(w.slots))]
-		now = now[:0]
-		for _, n := range part {
-			now = append(now, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
-		}
+		now = encodeSlots(now[:0], part)
 		off := int64(indexHeaderBytes + at*indexSlotBytes)
 		if _, err := w.file.ReadAt(old[:len(now)], off); err != nil {
 			return err

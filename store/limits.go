@@ -123,6 +123,8 @@ const (
 	// the queues that such units are held of (1.5 KiB each).
 	unitWindowUnits = 64
 	unitWindowsMax  = 16384
+	// heldBackMax bounds the records (heads and properties, 32 KiB each at most) that wait for the next one of their queue.
+	heldBackMax = 1024
 	// looseNamesMax is how many names of places in the log (40 bytes each) recovery keeps at a time while it looks for where records
 	// go on behind damage; looseBlockBytes is what one read of the files that hold them brings.
 	looseNamesMax   = 128 << 10

@@ -238,6 +238,15 @@ func (r *recovery) crashStart() (message.PhyOffset, error) {
 // behind them are stepped over: by their own length when the header is sound, else to where somebody names the next. followed says that
 // the log goes on at limit.
 func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset, followed bool) (message.PhyOffset, error) {
+	r.order = map[*Queue]*queueOrder{}
+	end, err := r.walkRecords(sc, from, limit, followed)
+	if err != nil {
+		return 0, err
+	}
+	return end, r.settleOdds()
+}
+
+func (r *recovery) walkRecords(sc *logScanner, from, limit message.PhyOffset, followed bool) (message.PhyOffset, error) {
 	end, pos := from, from
 	var suspects []suspect // damage since end; kept if a good record follows, else it is the torn end
 	good := func() error {
@@ -378,6 +387,9 @@ func (r *recovery) noteDamaged(d *suspect) error {
 	}
 	r.s.damaged[d.Phy] = true
 	v := &message.View{Topic: []byte(d.topic), QueueID: d.queueID, QueueOffset: d.offset, SysFlag: d.sysFlag, StoreTimestamp: d.storeTime, PhyOffset: d.Phy}
+	if err := r.passInOrder(v); err != nil {
+		return err
+	}
 	q := r.noteQueue(v)
 	if q == nil {
 		return nil
@@ -389,9 +401,8 @@ func (r *recovery) noteDamaged(d *suspect) error {
 	return r.hideUnit(q, d.offset, d.Phy)
 }
 
-// noteRecord takes what a good record tells about its queue: the next offset to give out is at least one more than its own.
-func (r *recovery) noteRecord(v *message.View) error {
-	r.checked.Add(1)
+// takeRecord takes what a good record tells about its queue: the next offset to give out is at least one more than its own.
+func (r *recovery) takeRecord(v *message.View) error {
 	q := r.noteQueue(v)
 	if q == nil || (r.trust != trustNothing && r.trust != trustCache) {
 		return nil
@@ -399,10 +410,9 @@ func (r *recovery) noteRecord(v *message.View) error {
 	return r.verify(q, v)
 }
 
-// noteQueue is noteRecord without a look at the unit. It returns the queue, nil when the record is in none.
-func (r *recovery) noteQueue(v *message.View) *Queue {
-	r.last = max(r.last, v.StoreTimestamp)
-	if !entersQueue(v.SysFlag) || v.QueueOffset < 0 {
+// queueOf returns the queue that a record says it is in, nil when it is in none.
+func (r *recovery) queueOf(v *message.View) *Queue {
+	if !entersQueue(v.SysFlag) {
 		return nil
 	}
 	q := r.s.queues.lookup(v.Topic, v.QueueID)
@@ -411,6 +421,19 @@ func (r *recovery) noteQueue(v *message.View) *Queue {
 	}
 	if v.PhyOffset < q.bornAt {
 		return nil // the topic was deleted since
+	}
+	return q
+}
+
+// noteQueue is takeRecord without a look at the unit. It returns the queue, nil when the record is in none.
+func (r *recovery) noteQueue(v *message.View) *Queue {
+	r.last = max(r.last, v.StoreTimestamp)
+	if v.QueueOffset < 0 {
+		return nil
+	}
+	q := r.queueOf(v)
+	if q == nil {
+		return nil
 	}
 	if v.QueueOffset >= q.Max() {
 		if earlier, err := r.ofEarlierLife(q, v); earlier && err == nil { // verify meets the error again

@@ -19,6 +19,7 @@ import (
 // RecoveryReport tells what Open found and did.
 type RecoveryReport struct {
 	Clean   bool              // the last run ended cleanly
+	Whole   bool              // all records were looked at: nobody knew how the directory came to be what it is
 	From    message.PhyOffset // where the scan of the log began
 	End     message.PhyOffset // the end of the log
 	Checked int64             // records whose length, magic, position and CRC were checked
@@ -87,6 +88,10 @@ type recovery struct {
 	lowered bool                // deletions, see lowerDeleted
 	missing message.PhyOffset   // trustNothing and trustCache: the first record that lacks its unit
 	told    int64               // damaged places that this start met
+
+	order    map[*Queue]*queueOrder // of one walk over the log
+	heldBack int                    // records in it that break the row
+
 	// original is where the original would begin; found out with the first damaged place.
 	original originalStarts
 	// durableTo is the position up to which log and queues are known to be durable.
@@ -149,6 +154,7 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 			return err
 		}
 	}
+	r.report.Whole = r.trust == trustNothing
 	r.report.Queues = int(r.s.queues.count.Load())
 	r.report.WithoutFolder = r.withoutFolder()
 	r.report.Took = time.Since(began)

@@ -53,9 +53,6 @@ func startLine(f *Finding) string {
 // What recovery leaves verifies, but for damaged records, which stay where they are; of those a start says what verification does. The two share no code.
 func TestWhatRecoveryLeavesVerifies(t *testing.T) {
 	passed := map[string]string{
-		"an index item of no key":   "a start looks at the last items only",
-		"an index chain":            "the same",
-		"an index slot":             "the same",
 		"a unit of other tags":      "a start after a clean stop believes what is well formed",
 		"a unit too many":           "the same",
 		"a lost file in the middle": "the directory is refused",

@@ -165,6 +165,12 @@ func damages() []damage {
 		{"an index slot", write(index, 40+4*65, []byte{0, 0, 0, 0}), 733, []string{
 			"finding index-chain " + index + " 300: a slot does not name the newest item, the first is slot 65",
 		}},
+		{"an index item of a place nearby", write(index, 860+20*99+11, []byte{1}), 733, nil},
+		{"an index item's link beyond the file", write(index, 860+20*99+16, []byte{0x7f}), 733, nil},
+		{"an index item that leads to itself", write(index, 860+20*99+16, []byte{0, 0, 0, 99}), 733, nil},
+		{"an index item behind itself", write(newer, 860+20*99+16, []byte{0, 0, 0, 100}), 733, nil},
+		{"an index slot of the newest file", write(newer, 40+4*65, []byte{0x7f}), 733, nil},
+		{"an index file's positions", write(index, 16, binary.BigEndian.AppendUint64(nil, 77)), 733, nil},
 		{"an index head", write(newer, 24, binary.BigEndian.AppendUint64(nil, 1)), 733, []string{"finding index-file " + newer + " 0: its items were not found where its head says"}},
 		{"the newest index file lost", remove(newer), 733, []string{
 			"finding record-without-index " + log1 + " 38728: some keys of the record at 104264",

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"peregrine/internal/message"
+)
+
+// No CRC covers the head of a record: one whose QUEUEOFFSET, QUEUEID or topic is damaged looks good by itself, and would be served with a
+// wrong offset, or take the place of others when its queue is made again. In the log the records of a queue have one offset after the other, so
+// a record that breaks the row is held back until the next one of its queue tells:
+//
+//	expected 7, it says x, the next says x+1    a gap, an earlier life of the topic, or offsets that the original gave out again: it is right
+//	expected 7, it says x, the next says 8      it is number 7: its queue offset is damaged
+//	expected 7, it says 9, the next says 7      it does not belong to this queue
+//	anything else, or no next one               damaged if the unit of 7 names it, or an earlier start found so; else right
+//
+// What the original has shifted stays in the row: there the units are wrong, not the records. One that says less than what is expected,
+// alone, can be what a run of the original appended that had lost its queue entries.
+
+// headDamaged is how reasons begin that a start has for such a record; the state file keeps them.
+const headDamaged = "the head is damaged"
+
+// queueOrder is how far the scan has come in a queue.
+type queueOrder struct {
+	next message.QueueOffset // that the next record should have
+	odd  *message.View       // held back: it does not have it. Its slices are its own
+}
+
+// noteRecord takes what a good record tells about its queue: the next offset to give out is at least one more than its own.
+func (r *recovery) noteRecord(v *message.View) error {
+	r.checked.Add(1)
+	r.last = max(r.last, v.StoreTimestamp)
+	q := r.queueOf(v)
+	if q == nil {
+		return nil
+	}
+	o := r.order[q]
+	if o == nil {
+		if known, strange, err := r.strangeStill(q, v); strange || err != nil {
+			if err != nil {
+				return err
+			}
+			return r.hideAndNote(q, v, &suspect{DamagedRange: known, unseen: true})
+		}
+		r.order[q] = &queueOrder{next: v.QueueOffset + 1}
+		return r.takeRecord(v)
+	}
+	if o.odd != nil {
+		if err := r.settleOdd(q, o, v.QueueOffset); err != nil {
+			return err
+		}
+	}
+	if v.QueueOffset != o.next {
+		return r.holdBack(q, o, v)
+	}
+	o.next++
+	return r.takeRecord(v)
+}
+
+// passInOrder goes on in the row of a queue behind a damaged record, if its head fits in there.
+func (r *recovery) passInOrder(v *message.View) error {
+	q := r.queueOf(v)
+	if q == nil || r.order[q] == nil {
+		return nil
+	}
+	o := r.order[q]
+	if o.odd != nil {
+		if err := r.settleOdd(q, o, v.QueueOffset); err != nil {
+			return err
+		}
+	}
+	if v.QueueOffset == o.next {
+		o.next++
+	}
+	return nil
+}
+
+// holdBack keeps a record that breaks the row of its queue.
+func (r *recovery) holdBack(q *Queue, o *queueOrder, v *message.View) error {
+	held := *v
+	held.Body, held.Topic = nil, []byte(q.topic)
+	held.Properties = append([]byte(nil), v.Properties...)
+	o.odd = &held
+	if r.heldBack++; r.heldBack > heldBackMax {
+		return r.settleOdd(q, o, -1)
+	}
+	return nil
+}
+
+// settleOdd decides about the record that is held back. follows is the offset of the one behind it, -1 if there is none.
+func (r *recovery) settleOdd(q *Queue, o *queueOrder, follows message.QueueOffset) error {
+	v := o.odd
+	o.odd = nil
+	r.heldBack--
+	var stranger, misnumbered bool
+	switch {
+	case v.IsFiller() || follows >= 0 && follows == v.QueueOffset+1: // fillers stand in for records of which only the units were known
+	case follows >= 0 && follows == o.next+1:
+		misnumbered = true
+	case follows >= 0 && follows == o.next:
+		_, known := r.wasDamaged(v)
+		stranger = known || v.QueueOffset > o.next || v.QueueOffset < 0
+	default:
+		u, err := r.unitAt(q, o.next)
+		if err != nil {
+			return err
+		}
+		_, known := r.wasDamaged(v)
+		named := u.Phy == v.PhyOffset && u.Size == v.Size
+		misnumbered, stranger = named || known && follows < 0, !named && known && follows >= 0
+	}
+	d := suspect{DamagedRange: DamagedRange{Phy: v.PhyOffset, Bytes: int64(v.Size)}, unseen: true, topic: q.topic, queueID: q.id, offset: o.next,
+		sysFlag: v.SysFlag, storeTime: v.StoreTimestamp}
+	switch {
+	case stranger:
+		d.Reason = fmt.Sprintf(headDamaged+": it says offset %d of a queue that has %d behind it", v.QueueOffset, o.next)
+		return r.hideAndNote(q, v, &d)
+	case misnumbered:
+		d.isRecord = true
+		d.Reason = fmt.Sprintf(headDamaged+": it says queue offset %d, it stands where %d belongs", v.QueueOffset, o.next)
+		o.next++
+		return r.hideAndNote(q, v, &d)
+	}
+	from := o.next
+	o.next = v.QueueOffset + 1
+	if err := r.strangersIn(q, from, v.QueueOffset); err != nil {
+		return err
+	}
+	return r.takeRecord(v)
+}
+
+// hideAndNote is noteDamaged for a record whose own offset is not its place: a queue may have it there, too.
+func (r *recovery) hideAndNote(q *Queue, v *message.View, d *suspect) error {
+	if err := r.hideUnit(q, v.QueueOffset, v.PhyOffset); err != nil {
+		return err
+	}
+	return r.noteDamaged(d)
+}
+
+// settleOdds decides about all records that are held back.
+func (r *recovery) settleOdds() error {
+	for q, o := range r.order {
+		if o.odd != nil {
+			if err := r.settleOdd(q, o, -1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// strangersIn looks at the units of queue offsets [from, to) that no record of the log has: a unit that names a good record, which says that
+// it belongs elsewhere, but that no unit names there, shows that the record's head is damaged.
+func (r *recovery) strangersIn(q *Queue, from, to message.QueueOffset) error {
+	for off := from; off < min(to, from+unitWindowUnits); off++ {
+		u, err := r.unitAt(q, off)
+		if err != nil {
+			return err
+		}
+		if !u.valid() || u.IsPreBlank() || r.s.damaged[u.Phy] {
+			continue
+		}
+		v, err := r.probe.look(u.Phy)
+		if err != nil {
+			return err
+		}
+		view := &r.probe.view
+		if v != recordGood || view.Size != u.Size || view.QueueOffset == off && view.QueueID == q.id && string(view.Topic) == q.topic {
+			continue
+		}
+		d := suspect{DamagedRange: DamagedRange{Phy: u.Phy, Bytes: int64(u.Size),
+			Reason: fmt.Sprintf(headDamaged+": it says %s queue %d offset %d", view.Topic, view.QueueID, view.QueueOffset)},
+			isRecord: true, unseen: true, topic: q.topic, queueID: q.id, offset: off, sysFlag: view.SysFlag, storeTime: view.StoreTimestamp}
+		if other := r.s.queues.lookup(view.Topic, view.QueueID); other != nil {
+			there, err := r.unitAt(other, view.QueueOffset)
+			if err != nil {
+				return err
+			}
+			if there.Phy == u.Phy {
+				continue // the record is right
+			}
+		}
+		if err := r.noteDamaged(&d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strangeStill tells whether the first record that is met of a queue was stepped over by an earlier start, and its own place in the queue
+// knows nothing of it: that start found it by another queue's unit, which only keeps the place since.
+func (r *recovery) strangeStill(q *Queue, v *message.View) (DamagedRange, bool, error) {
+	known, was := r.wasDamaged(v)
+	if !was || v.IsFiller() {
+		return known, false, nil
+	}
+	u, err := r.unitAt(q, v.QueueOffset)
+	return known, u.Phy != v.PhyOffset && !u.IsPreBlank(), err
+}
+
+// wasDamaged tells whether an earlier start stepped over this record: then its unit only keeps its place.
+func (r *recovery) wasDamaged(v *message.View) (DamagedRange, bool) {
+	i, found := slices.BinarySearchFunc(r.known, v.PhyOffset, func(d DamagedRange, phy message.PhyOffset) int { return cmp.Compare(d.Phy, phy) })
+	if !found || r.known[i].Bytes != int64(v.Size) || !strings.HasPrefix(r.known[i].Reason, headDamaged) {
+		return DamagedRange{}, false
+	}
+	return r.known[i], true
+}
+
+// unitAt returns the unit of a queue offset, an empty one where there is none.
+func (r *recovery) unitAt(q *Queue, off message.QueueOffset) (Unit, error) {
+	if off < q.Min() || off >= q.Max() || int64(off)*unitBytes < q.firstFile {
+		return Unit{}, nil
+	}
+	return r.windows.at(q, off)
+}
