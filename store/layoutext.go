@@ -86,3 +86,71 @@ func (lay *layout) inspectExtFiles(files []dataFile, set settings) error {
 	}
 	return nil
 }
+
+// warnLostExt says which queues name ext units in files that are gone. Their messages go to everybody; nothing else is wrong with them.
+func (r *recovery) warnLostExt() error {
+	if !r.s.extReadable {
+		return nil // said already
+	}
+	there := map[string]bool{}
+	for _, d := range r.lay.ext {
+		for _, f := range d.files {
+			there[f.path] = f.size > 0
+		}
+	}
+	look := func(q *Queue) error {
+		u, ok := r.lastUnit(q)
+		if !ok || !u.Tags.IsExtAddress() {
+			return nil
+		}
+		n, file, err := q.lostExtUnits(u, there)
+		if n > 0 {
+			r.logger.Warn("files in consumequeue_ext are gone: the broker does not filter by tags what a queue has in them, consumers do; "+
+				"peregrine dump --repair --yes makes the queue again", "topic", q.topic, "queue", int32(q.id), "entries", n, "first", file)
+		}
+		return err
+	}
+	if r.trust != trustAll {
+		return r.eachQueue(look)
+	}
+	return r.parallel(len(r.extQueues), func(i int) error { return look(r.extQueues[i]) })
+}
+
+// lostExtUnits counts the units that name ext units in files that are not there, and returns the first such file. All units are read only where
+// one of the files between the queue's first and last ext unit is missing.
+func (q *Queue) lostExtUnits(last Unit, there map[string]bool) (n int64, first string, err error) {
+	oldest, _, err := q.realUnit(q.Min(), q.Max())
+	if err != nil {
+		return 0, "", err
+	}
+	newest := q.extKey(extPosition(last.Tags)).start
+	from := newest
+	if oldest.Tags.IsExtAddress() {
+		from = min(from, q.extKey(extPosition(oldest.Tags)).start)
+	}
+	for from <= newest && there[q.extPath(from)] {
+		from += q.store.set.extFileBytes
+	}
+	if from > newest {
+		return 0, "", nil
+	}
+	units := make([]Unit, unitChunk)
+	for offset := q.Min(); offset < q.Max(); {
+		got, err := q.readUnits(units, offset, q.Max())
+		if err != nil || got == 0 {
+			return n, first, err
+		}
+		for _, u := range units[:got] {
+			if !u.Tags.IsExtAddress() || u.IsPreBlank() {
+				continue
+			}
+			if path := q.extPath(q.extKey(extPosition(u.Tags)).start); !there[path] {
+				if n++; n == 1 {
+					first = path
+				}
+			}
+		}
+		offset += message.QueueOffset(got)
+	}
+	return n, first, nil
+}

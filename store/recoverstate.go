@@ -203,5 +203,8 @@ func (r *recovery) adopt(st *savedState) {
 		r.setEnd(q, saved.max)
 		q.next.Store(int64(saved.next))
 		q.min.Store(int64(saved.min))
+		if saved.last.Tags.IsExtAddress() {
+			r.extQueues = append(r.extQueues, q)
+		}
 	}
 }

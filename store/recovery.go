@@ -92,6 +92,8 @@ type recovery struct {
 	order    map[*Queue]*queueOrder // of one walk over the log
 	heldBack int                    // records in it that break the row
 
+	extQueues []*Queue // trustAll: those whose last unit names an ext unit
+
 	// original is where the original would begin; found out with the first damaged place.
 	original originalStarts
 	// durableTo is the position up to which log and queues are known to be durable.
@@ -153,6 +155,9 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		if err := r.correctMin(); err != nil {
 			return err
 		}
+	}
+	if err := r.warnLostExt(); err != nil {
+		return err
 	}
 	r.report.Whole = r.trust == trustNothing
 	r.report.Queues = int(r.s.queues.count.Load())
