@@ -46,6 +46,15 @@ func (r *recovery) noteRecord(v *message.View) error {
 			}
 			return r.hideAndNote(q, v, &suspect{DamagedRange: known, unseen: true})
 		}
+		place, err := r.firstPlace(q, v)
+		if err != nil {
+			return err
+		}
+		if place != v.QueueOffset {
+			r.order[q] = &queueOrder{next: place, odd: heldCopy(q, v)}
+			r.heldBack++
+			return r.settleOdd(q, r.order[q], -1)
+		}
 		r.order[q] = &queueOrder{next: v.QueueOffset + 1}
 		return r.takeRecord(v)
 	}
@@ -81,14 +90,41 @@ func (r *recovery) passInOrder(v *message.View) error {
 
 // holdBack keeps a record that breaks the row of its queue.
 func (r *recovery) holdBack(q *Queue, o *queueOrder, v *message.View) error {
-	held := *v
-	held.Body, held.Topic = nil, []byte(q.topic)
-	held.Properties = append([]byte(nil), v.Properties...)
-	o.odd = &held
+	o.odd = heldCopy(q, v)
 	if r.heldBack++; r.heldBack > heldBackMax {
 		return r.settleOdd(q, o, -1)
 	}
 	return nil
+}
+
+func heldCopy(q *Queue, v *message.View) *message.View {
+	held := *v
+	held.Body, held.Topic = nil, []byte(q.topic)
+	held.Properties = append([]byte(nil), v.Properties...)
+	return &held
+}
+
+// firstPlace returns the queue offset of the first record that is met of a queue: what it says, but where a unit of the queue has it elsewhere, and
+// the unit behind that one agrees with its own record. The original shifts all units of a run.
+func (r *recovery) firstPlace(q *Queue, v *message.View) (message.QueueOffset, error) {
+	u, err := r.unitAt(q, v.QueueOffset)
+	if err != nil || u.Phy == v.PhyOffset || v.IsFiller() {
+		return v.QueueOffset, err
+	}
+	at, err := q.firstReadable(q.Min(), q.Max(), v.PhyOffset)
+	if err != nil {
+		return 0, err
+	}
+	if u, err = r.unitAt(q, at); err != nil || u.Phy != v.PhyOffset || u.Size != v.Size {
+		return v.QueueOffset, err
+	}
+	if u, err = r.unitAt(q, at+1); err != nil || !u.valid() || u.IsPreBlank() {
+		return v.QueueOffset, err
+	}
+	if named, err := names(r.probe, q, u); err != nil || !named || r.probe.view.QueueOffset != at+1 {
+		return v.QueueOffset, err
+	}
+	return at, nil
 }
 
 // settleOdd decides about the record that is held back. follows is the offset of the one behind it, -1 if there is none.
@@ -211,10 +247,10 @@ func (r *recovery) wasDamaged(v *message.View) (DamagedRange, bool) {
 	return r.known[i], true
 }
 
-// unitAt returns the unit of a queue offset, an empty one where there is none.
+// unitAt returns the unit of a queue offset, one that names nothing where there is none.
 func (r *recovery) unitAt(q *Queue, off message.QueueOffset) (Unit, error) {
 	if off < q.Min() || off >= q.Max() || int64(off)*unitBytes < q.firstFile {
-		return Unit{}, nil
+		return Unit{Phy: -1}, nil
 	}
 	return r.windows.at(q, off)
 }

@@ -23,28 +23,29 @@ func TestADamagedHeadCostsItsRecordAlone(t *testing.T) {
 		bytes  []byte
 		alone  bool // found without units, too
 	}{
-		"an offset before":                {10, queueOffset, number(3), true},
-		"an offset behind":                {10, queueOffset, number(15), true},
-		"an offset just before":           {10, queueOffset, number(9), true},
-		"an offset just behind":           {10, queueOffset, number(11), true},
-		"an offset beyond the queue":      {10, queueOffset, number(500), true},
-		"an offset far beyond":            {10, queueOffset, number(1 << 40), true},
-		"a negative offset":               {10, queueOffset, number(-2), true},
-		"the last record's offset":        {39, queueOffset, number(3), false},
-		"the last record's offset beyond": {39, queueOffset, number(50), false},
-		"another queue":                   {10, queueID, []byte{0, 0, 0, 1}, false},
-		"another queue, behind its end":   {30, queueID, []byte{0, 0, 0, 1}, true},
-		"a queue that is not there":       {10, queueID, []byte{0, 0, 9, 0}, false},
-		"another topic":                   {10, topic, []byte("Q"), false},
+		"an offset before":                 {10, queueOffset, number(3), true},
+		"an offset behind":                 {10, queueOffset, number(15), true},
+		"an offset just before":            {10, queueOffset, number(9), true},
+		"an offset just behind":            {10, queueOffset, number(11), true},
+		"an offset beyond the queue":       {10, queueOffset, number(500), true},
+		"an offset far beyond":             {10, queueOffset, number(1 << 40), true},
+		"a negative offset":                {10, queueOffset, number(-2), true},
+		"the first record's offset":        {0, queueOffset, number(5), false},
+		"the first record's offset beyond": {0, queueOffset, number(50), false},
+		"the last record's offset":         {39, queueOffset, number(3), false},
+		"the last record's offset beyond":  {39, queueOffset, number(50), false},
+		"another queue":                    {10, queueID, []byte{0, 0, 0, 1}, false},
+		"another queue, behind its end":    {30, queueID, []byte{0, 0, 0, 1}, true},
+		"a queue that is not there":        {10, queueID, []byte{0, 0, 9, 0}, false},
+		"another topic":                    {10, topic, []byte("Q"), false},
 	} {
 		for _, form := range []string{"with units", "without units", "after a crash"} {
 			if form == "without units" && !c.alone {
 				continue
 			}
 			t.Run(name+" "+form, func(t *testing.T) {
-				root := t.TempDir()
-				set := testSettings(root)
-				s := openTest(t, sysio.OS{}, set)
+				fsys, set := sysio.NewFaultFS(), testSettings(memoryRoot)
+				s := openTest(t, fsys, set)
 				want := map[place]message.PhyOffset{}
 				var spoiled message.PhyOffset
 				for n := range 40 {
@@ -62,22 +63,24 @@ func TestADamagedHeadCostsItsRecordAlone(t *testing.T) {
 				}
 				mustDispatch(t, s, 0)
 				closeTest(t, s, true)
-				f, err := os.OpenFile(dataPath(set.logDir, 0), os.O_RDWR, 0)
+				f, err := fsys.OpenFile(dataPath(set.logDir, 0), os.O_RDWR, 0)
 				if err == nil {
 					_, err = f.WriteAt(c.bytes, int64(spoiled)+c.at)
-					err = errors.Join(err, f.Close(), os.Remove(filepath.Join(root, stateName)))
+					err = errors.Join(err, f.Close(), fsys.Remove(filepath.Join(set.root, stateName)))
 				}
-				if err == nil && form == "without units" {
-					err = os.RemoveAll(set.queueDir)
+				for _, id := range []string{"0", "1"} {
+					if form == "without units" {
+						err = errors.Join(err, fsys.Remove(filepath.Join(set.queueDir, "T", id, fileName(0))))
+					}
 				}
-				if err == nil && form == "after a crash" {
-					err = put(filepath.Join(root, abortName), 1)
+				if form == "after a crash" {
+					err = errors.Join(err, writeWhole(fsys, filepath.Join(set.root, abortName), "1"))
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				for round := range 4 {
-					s := openTest(t, sysio.OS{}, set)
+					s := openTest(t, fsys, set)
 					r := s.Recovery()
 					if len(r.Damaged) != 1 || r.Damaged[0].Phy != spoiled || !strings.Contains(r.Damaged[0].Reason, "the head is damaged") {
 						t.Errorf("round %d: damaged are %v, the record is at %d", round, r.Damaged, spoiled)
@@ -107,12 +110,12 @@ func TestADamagedHeadCostsItsRecordAlone(t *testing.T) {
 					}
 					closeTest(t, s, true)
 					if round == 2 { // all is looked at once more, from what is remembered of the damage
-						st, err := readState(sysio.OS{}, root)
+						st, err := readState(fsys, set.root)
 						if err != nil {
 							t.Fatal(err)
 						}
 						st.running, st.run = true, 0
-						if err := os.WriteFile(filepath.Join(root, stateName), st.encode(), 0o644); err != nil {
+						if err := writeWhole(fsys, filepath.Join(set.root, stateName), string(st.encode())); err != nil {
 							t.Fatal(err)
 						}
 					}
