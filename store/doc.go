@@ -86,7 +86,8 @@
 // is the newest that begins at or before logicsPhysicalOffset (older checkpoints: whose first record is older than
 // logicsMsgTimestamp).
 //
-// Checked are lengths, magic, own position, CRC of the body, properties not torn. The end is the end of the last good record. Behind it
+// Checked are lengths, magic, own position, CRC of the body, properties not torn, and that the records of a queue follow each other (see
+// queueOrder). The end is the end of the last good record. Behind it
 // the log is zeroed, queues are cut. Damage with good records behind it stays where it is and is not shown: a damaged body
 // is stepped over by the record's own length; else records go on at the nearest place that a queue entry (behind a hole in its
 // queue's files, too), an index item or the start of a file names and that holds the good record that was meant. Nothing is searched for:
@@ -102,7 +103,9 @@
 // follows is cleared before the first write of a run (openExt).
 //
 // The index is brought up to the log after Open, by dispatch, while messages flow: see Index.Recover. Where files are missing in front
-// of others, those behind are made again: see firstGap.
+// of others, those behind are made again: see firstGap. Where every record was checked, so is every item.
+//
+// Refused before anything is written, with what to do, is what cannot be understood: see inspect, refuseLostLog, judgeQueueSizes.
 //
 // Assumptions about disks: a sector of 512 bytes is written whole or not at all; a sync that returned covers what was
 // written before it; SyncDir makes names durable; of what was not synced any page may be there or not.
