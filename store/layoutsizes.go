@@ -142,3 +142,20 @@ func first(one, other *dataFile) *dataFile {
 	}
 	return other
 }
+
+// otherSize tells whether all files were made with another size than the configured one, and gives the first: no file has that
+// size, and all that have any length have the same shorter one. Single files of a wrong length were cut off.
+func otherSize(dirs []queueDir, configured int64) (first dataFile, other bool) {
+	for _, d := range dirs {
+		for _, f := range d.files {
+			switch {
+			case f.size == 0:
+			case f.size == configured, first.size != 0 && f.size != first.size:
+				return dataFile{}, false
+			case first.size == 0:
+				first = f
+			}
+		}
+	}
+	return first, first.size != 0
+}
