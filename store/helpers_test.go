@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"peregrine/internal/message"
@@ -111,17 +112,17 @@ func send(t testing.TB, s *Store, q *Queue, body string) Message {
 	return batch[0]
 }
 
-// dispatchFrom does what dispatch does, from from up to Confirmed. What recovery stepped over is stepped over, another place that
-// cannot be read to the next file.
+// dispatchFrom does what dispatch does, from from up to Confirmed. A stretch that recovery stepped over is stepped over, and a record
+// whose head is damaged, another place that cannot be read to the next file.
 func dispatchFrom(s *Store, from message.PhyOffset) error {
 	buf := make([]byte, s.SegmentBytes())
 	segment := message.PhyOffset(s.SegmentBytes())
-	damaged := map[message.PhyOffset]int64{}
+	damaged, heads := map[message.PhyOffset]int64{}, map[message.PhyOffset]bool{}
 	for _, d := range s.Recovery().Damaged {
-		damaged[d.Phy] = d.Bytes
+		damaged[d.Phy], heads[d.Phy] = d.Bytes, strings.HasPrefix(d.Reason, headDamaged)
 	}
 	for pos := from; pos < s.Confirmed(); {
-		if n := damaged[pos]; n > 0 {
+		if n := damaged[pos]; n > 0 && (!s.damaged[pos] || heads[pos]) {
 			pos += message.PhyOffset(n)
 			continue
 		}
