@@ -69,29 +69,45 @@ func (l *CommitLog) writeBlank() error {
 	return l.writeDirect(mark, l.pos)
 }
 
-// writeDirect writes p at phy, behind which nothing was published. What an earlier write that failed may have left there becomes zero
-// first: it holds whole records, which would follow p if p ends where one of them begins.
+// writeDirect writes p at phy, behind which nothing was published.
 func (l *CommitLog) writeDirect(p []byte, phy message.PhyOffset) error {
+	if err := l.clearRefused(phy); err != nil {
+		return err
+	}
+	l.refusedTo = phy + message.PhyOffset(len(p))
+	if err := l.writeAt(p, phy); err != nil {
+		return err
+	}
+	l.refusedTo = 0
+	return nil
+}
+
+// clearRefused makes zeros of what a write that failed may have left behind phy, where the log ends: whole records perhaps. They would
+// follow a later one that ends where one of them begins, and come back after a kill to a topic that was deleted meanwhile.
+func (l *CommitLog) clearRefused(phy message.PhyOffset) error {
+	if phy >= l.refusedTo {
+		return nil
+	}
+	if err := l.writeAt(make([]byte, l.refusedTo-phy), phy); err != nil {
+		return err
+	}
+	l.refusedTo = 0
+	l.cleared.Store(true)
+	return nil
+}
+
+func (l *CommitLog) writeAt(p []byte, phy message.PhyOffset) error {
 	v := l.cur.view.Load()
 	if v == nil {
 		return ErrNotReady
 	}
-	var err error
-	if phy < l.refusedTo {
-		_, err = v.file.WriteAt(make([]byte, l.refusedTo-phy), int64(phy-l.cur.start))
+	if _, err := v.file.WriteAt(p, int64(phy-l.cur.start)); err != nil {
+		if sysio.IsNoSpace(err) {
+			return noSpace(l.fsys, l.cur.path, l.set.now().warnPct, err)
+		}
+		return fmt.Errorf("%w: %s: %w", ErrWriteFailed, l.cur.path, err)
 	}
-	if err == nil {
-		l.refusedTo = phy
-		_, err = v.file.WriteAt(p, int64(phy-l.cur.start))
-	}
-	if err == nil {
-		return nil
-	}
-	l.refusedTo = max(l.refusedTo, phy+message.PhyOffset(len(p)))
-	if sysio.IsNoSpace(err) {
-		return noSpace(l.fsys, l.cur.path, l.set.now().warnPct, err)
-	}
-	return fmt.Errorf("%w: %s: %w", ErrWriteFailed, l.cur.path, err)
+	return nil
 }
 
 // writePending ends a batch: everything of it that is still in the buffer is written, or taken back.
@@ -102,7 +118,7 @@ func (l *CommitLog) writePending(batch []Message) {
 }
 
 // takeBack undoes what number and encodeDirect did for the records that were not written: positions and queue offsets are
-// given out once more. What a failed write left behind in the file is cleared by the next one.
+// given out once more. What a failed write left behind in the file is cleared, now or before anything else is written there.
 func (l *CommitLog) takeBack(batch []Message, err error) {
 	for i := range batch {
 		m := &batch[i]
@@ -116,4 +132,5 @@ func (l *CommitLog) takeBack(batch []Message, err error) {
 	}
 	l.pos = l.pendingAt
 	l.scratch = l.scratch[:0]
+	_ = l.clearRefused(l.pos)
 }

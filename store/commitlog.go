@@ -34,7 +34,7 @@ type CommitLog struct {
 	lastStore message.Millis    // store time of the newest record
 	scratch   []byte            // writeWithoutMmap: records of this batch that are not written yet
 	pendingAt message.PhyOffset // writeWithoutMmap: where scratch goes
-	refusedTo message.PhyOffset // writeWithoutMmap: up to here a failed write may have left records that were refused
+	refusedTo message.PhyOffset // writeWithoutMmap: up to here a failed write may have left records that were refused, 0: nowhere
 
 	_ cacheLinePad
 	// wrote publishes that every byte below it is in place. Stored once per batch by the holder of mu.
@@ -48,6 +48,8 @@ type CommitLog struct {
 	storeTime atomic.Int64
 	// flushedTime is the store time of the newest record known to be durable (checkpoint.physicMsgTimestamp).
 	flushedTime atomic.Int64
+	// cleared says that the zeros of clearRefused may not be durable.
+	cleared atomic.Bool
 	// gate publishes why appends are refused, nil while they are not. See setGate.
 	gate atomic.Pointer[error]
 	// unproven is the newest cause that refused appends, until something durable was written after it. See Store.Health.

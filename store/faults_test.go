@@ -242,12 +242,11 @@ func TestRefusedRecordsDoNotFollowALaterOne(t *testing.T) {
 	send(t, s, q, "kept")
 	end := s.Wrote()
 	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 1, Short: 1000})
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 2}) // what cannot be cleared is not written over either
 	batch := []Message{newMessage(q, "1"), newMessage(q, "2"), newMessage(q, "3")}
 	if s.Append(batch); batch[0].Err == nil || batch[2].Err == nil {
 		t.Fatal("the write did not fail")
 	}
-	// What cannot be cleared is not written over either.
-	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 1})
 	again := []Message{newMessage(p, "x")}
 	if s.Append(again); !errors.Is(again[0].Err, ErrWriteFailed) || s.Wrote() != end || p.Next() != 0 {
 		t.Errorf("append: %v, the log ends at %d, next offset %d", again[0].Err, s.Wrote(), p.Next())
@@ -265,6 +264,36 @@ func TestRefusedRecordsDoNotFollowALaterOne(t *testing.T) {
 	if r := s.Recovery(); r.End != end+message.PhyOffset(batch[0].Size()) || r.Cut != 0 {
 		t.Errorf("the log ends at %d, %d bytes were cut", r.End, r.Cut)
 	}
+}
+
+// Nor does it come back, even if it was durable, to a topic that was deleted meanwhile.
+func TestRefusedRecordsGoWithTheirTopic(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s", byWrites)
+	s := openTest(t, fsys, set)
+	q := s.Queue("T", 0)
+	sendAll(t, s, "T", "m", 3, true)
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 1, Short: 1000})
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: "000*", Times: 2})
+	batch := []Message{newMessage(q, "1"), newMessage(q, "2"), newMessage(q, "3")}
+	if s.Append(batch); batch[0].Err == nil {
+		t.Fatal("the write did not fail")
+	}
+	if _, err := s.log.Sync(s.Wrote()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteTopic("T"); !errors.Is(err, ErrWriteFailed) {
+		t.Errorf("delete while nothing can be cleared: %v", err)
+	}
+	if err := s.DeleteTopic("T"); err != nil {
+		t.Fatal(err)
+	}
+	after := fsys.PowerCut(nil)
+	s.abandon()
+	s = openTest(t, after, set)
+	defer closeTest(t, s, true)
+	mustDispatch(t, s, s.Recovery().RedispatchFrom)
+	expectBodies(t, s, "T")
 }
 
 // What was synced under SYNC_FLUSH survives a power cut at the same place with the same offset; nothing torn is served.

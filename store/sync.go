@@ -20,10 +20,14 @@ func (l *CommitLog) Sync(to message.PhyOffset) (message.PhyOffset, error) {
 	}
 	storeTime := l.storeTime.Load() // before wrote: see the field
 	target := l.Wrote()
-	if target <= from {
+	span := target
+	if l.cleared.Swap(false) {
+		span++ // the zeros behind the end
+	}
+	if span <= from {
 		return from, nil
 	}
-	if err := l.syncSpan(from, target); err != nil {
+	if err := l.syncSpan(from, span); err != nil {
 		failure := &syncError{at: from, cause: err}
 		l.fail(failure)
 		l.logger.Error("sync of the commitlog failed", "from", from, "to", target, "error", err)

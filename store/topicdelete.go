@@ -102,9 +102,12 @@ func (s *Store) DeleteTopic(topic string) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	mark := s.log.dismiss(queues)
-	// Else a power cut could leave a log that ends before the mark, and whoever opens it next might append there.
-	if _, err := s.log.Sync(mark.at); err != nil {
+	mark, err := s.log.dismiss(queues)
+	if err == nil {
+		// Else a power cut could leave a log that ends before the mark, and whoever opens it next might append there.
+		_, err = s.log.Sync(mark.at)
+	}
+	if err != nil {
 		return fmt.Errorf("store: delete a topic: %w", err)
 	}
 	if err := s.saveDeleted(topic, mark); err != nil {
@@ -129,25 +132,34 @@ func (s *Store) CleanExpiredQueues(keep func(topic string) bool) (deleted int, e
 		}
 		return true
 	})
-	expired = s.log.dismissIdle(expired)
+	expired, err = s.log.dismissIdle(expired)
+	if err == nil && len(expired) > 0 {
+		_, err = s.log.Sync(s.Wrote())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store: delete expired queues: %w", err)
+	}
 	return len(expired), s.removeQueues(expired)
 }
 
 // dismiss makes queues refuse appends from now on and returns the end of the log of that moment: no later record names
-// one of them.
-func (l *CommitLog) dismiss(queues []*Queue) deletion {
+// one of them, nor one that was refused and lies behind the end.
+func (l *CommitLog) dismiss(queues []*Queue) (deletion, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range queues {
 		q.closed.Store(true)
 	}
-	return deletion{at: l.pos, time: l.lastStore}
+	return deletion{at: l.pos, time: l.lastStore}, l.clearRefused(l.pos)
 }
 
 // dismissIdle is dismiss for those queues of which every message is dispatched and has left the log; it returns them.
-func (l *CommitLog) dismissIdle(queues []*Queue) (idle []*Queue) {
+func (l *CommitLog) dismissIdle(queues []*Queue) (idle []*Queue, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.clearRefused(l.pos); err != nil {
+		return nil, err
+	}
 	for _, q := range queues {
 		if q.Min() == q.Max() && q.Next() == q.Max() {
 			q.closed.Store(true)
@@ -155,7 +167,7 @@ func (l *CommitLog) dismissIdle(queues []*Queue) (idle []*Queue) {
 			idle = append(idle, q)
 		}
 	}
-	return idle
+	return idle, nil
 }
 
 // removeQueues deletes the files of queues that are gone, then forgets the queues. In this order: as long as they are in

@@ -279,6 +279,7 @@ func (l *life) deleteTopic(p *process, t *trouble) error {
 func (l *life) cleanExpired(p *process, t *trouble) error {
 	s := p.store.Load()
 	kept := l.topic()
+	t.openGates() // as for a deletion
 	l.model.cleaning(kept)
 	n, err := s.CleanExpiredQueues(func(topic string) bool { return topic == kept })
 	if n > 0 || err != nil {
