@@ -297,7 +297,7 @@ func (a *allocator) dropUnused() error {
 	l := a.l
 	table := l.files.Load()
 	keep := len(table.files)
-	for keep > 0 && table.files[keep-1].start >= l.Wrote() {
+	for keep > 0 && table.files[keep-1].start >= l.Wrote() && (keep > 1 || l.Wrote() == 0) { // the last one says where the log begins
 		keep--
 	}
 	next := l.Wrote()

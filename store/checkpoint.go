@@ -112,14 +112,20 @@ func (c *checkpoint) setLogics(storeTime message.Millis, phy message.PhyOffset) 
 	}
 }
 
-// cutTo takes the queue fields back to from when they name something behind the end of the log.
-func (c *checkpoint) cutTo(end, from message.PhyOffset, newest message.Millis) {
+// cutTo takes the queue fields back to from when they name something at or behind the end of the log, durably: the record that will
+// lie there has no unit yet.
+func (c *checkpoint) cutTo(end, from message.PhyOffset, newest message.Millis) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fields.LogicsPhysicalOffset > end {
+	behind := c.fields.LogicsPhysicalOffset >= end && c.fields.LogicsPhysicalOffset > from
+	if behind {
 		c.fields.LogicsPhysicalOffset = from
 		c.fields.LogicsMsgTimestamp = min(c.fields.LogicsMsgTimestamp, newest)
 	}
+	c.mu.Unlock()
+	if !behind {
+		return nil
+	}
+	return c.save(true)
 }
 
 // lowerTo takes the queue fields back to phy, durably. Which store time belongs to it is not known: 0 is safe.

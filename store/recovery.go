@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -151,8 +152,7 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		return err
 	}
 	if r.trust != trustAll {
-		r.s.checkpoint.cutTo(end, r.report.From, r.last)
-		if err := r.correctMin(); err != nil {
+		if err := errors.Join(r.s.checkpoint.cutTo(end, r.report.From, r.last), r.correctMin()); err != nil {
 			return err
 		}
 	}

@@ -411,3 +411,42 @@ func TestCleanStopLeavesNoSpareFiles(t *testing.T) {
 		t.Errorf("lock file: %q, %v", text, err)
 	}
 }
+
+// A checkpoint behind the end of a log that lost its tail does not count for what is appended there.
+func TestACheckpointIsCutWithTheLog(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s")
+	s := openTest(t, fsys, set)
+	sendAll(t, s, "T", "m", 4, true)
+	if _, err := s.CommitLog().Sync(s.Wrote()); err != nil {
+		t.Fatal(err)
+	}
+	third := unitsOf(t, s.Queue("T", 0))[2]
+	if err := errors.Join(s.FlushQueues(0), s.SaveCheckpoint(s.LastStoreTime(), third.Phy)); err != nil {
+		t.Fatal(err)
+	}
+	killed := func() {
+		next := fsys.Kill()
+		s.abandon()
+		fsys = next
+	}
+	path := filepath.Join(set.logDir, fileName(0))
+	for _, end := range []message.PhyOffset{third.Phy, third.Phy - 100} { // at it, and in front of it
+		killed()
+		if err := errors.Join(setLength(fsys, path, int64(end)), setLength(fsys, path, testSegment)); err != nil {
+			t.Fatal(err)
+		}
+		s = openTest(t, fsys, set)
+		mustDispatch(t, s, s.Recovery().RedispatchFrom)
+	}
+	// The second one lies where the checkpoint's did.
+	sendAll(t, s, "U", "n", 1, false)
+	sendAll(t, s, "V", "n", 2, false)
+	killed()
+	s = openTest(t, fsys, set)
+	defer closeTest(t, s, true)
+	mustDispatch(t, s, s.Recovery().RedispatchFrom)
+	expectBodies(t, s, "T", "m0")
+	expectBodies(t, s, "U", "n0")
+	expectBodies(t, s, "V", "n0", "n1")
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -462,4 +463,31 @@ func TestCleanerRunsByItself(t *testing.T) {
 	a.now.Add(88 * time.Hour.Milliseconds())
 	<-deleted
 	a.expect("by itself", 3, 3)
+}
+
+// A log that lost all that retention had left goes on where it ended, and so do its queues, over any number of restarts.
+func TestAnEmptyLogKeepsItsPlace(t *testing.T) {
+	a := newAged(t, byWrites)
+	a.fill(3)
+	a.pass(73*time.Hour + 15*time.Hour) // 04:00
+	a.expect("expired", 2, 2)
+	q := a.s.Queue("T", 0)
+	first, begin := q.Min(), a.s.MinPhy()
+	for restart := range 3 {
+		closeTest(t, a.s, true)
+		if path := filepath.Join(a.set.logDir, fileName(2*testSegment)); restart == 0 {
+			if err := errors.Join(setLength(a.fsys, path, 100), setLength(a.fsys, path, testSegment)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.open()
+		q = a.s.Queue("T", 0)
+		if a.s.MinPhy() != begin || a.s.Wrote() != begin || q.Min() != first || q.Max() != first || q.Next() != first {
+			t.Errorf("restart %d: the log is [%d, %d), the queue [%d, %d), next %d; the log began at %d, offsets to %d were given out",
+				restart, a.s.MinPhy(), a.s.Wrote(), q.Min(), q.Max(), q.Next(), begin, first-1)
+		}
+	}
+	if m := send(t, a.s, q, "new"); m.PhyOffset != begin || m.QueueOffset != first {
+		t.Errorf("the next message lies at %d with offset %d", m.PhyOffset, m.QueueOffset)
+	}
 }

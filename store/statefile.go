@@ -258,8 +258,8 @@ func (r *recovery) saveDamaged() {
 	}
 }
 
-// tailSum is the checksum of the last bytes before the end of the log. Records hold their time and position, so two ends
-// with equal sums are the same end.
+// tailSum is the checksum of the last bytes before the end of the log, without the zeros there: those behind the mark of a file's end
+// would tell nothing. Records hold their time and position, so two ends with equal sums are the same end.
 func tailSum(fsys sysio.FS, table *fileTable, end message.PhyOffset) (uint32, error) {
 	f := table.at(end - 1)
 	if f == nil {
@@ -270,8 +270,17 @@ func tailSum(fsys sysio.FS, table *fileTable, end message.PhyOffset) (uint32, er
 		return 0, err
 	}
 	defer file.Close()
-	buf := make([]byte, min(int64(end-f.start), stateTailBytes))
-	if _, err := file.ReadAt(buf, int64(end-f.start)-int64(len(buf))); err != nil {
+	at, buf := int64(end-f.start), make([]byte, stateTailBytes)
+	for used := 0; at > 0 && used == 0; at += int64(used) {
+		n := min(at, stateTailBytes)
+		at -= n
+		if _, err := file.ReadAt(buf[:n], at); err != nil {
+			return 0, err
+		}
+		used = withoutZeros(buf[:n])
+	}
+	buf = buf[:min(at, stateTailBytes)]
+	if _, err := file.ReadAt(buf, at-int64(len(buf))); err != nil {
 		return 0, err
 	}
 	return crc32.Checksum(buf, castagnoli), nil

@@ -350,3 +350,29 @@ func TestStartsDoNotReadTheLog(t *testing.T) {
 		s.abandon()
 	}
 }
+
+// A log that ended where a file ends, behind the mark that says so, and lost what was in front of that mark.
+func TestATailLostInFrontOfAnEndMarkIsNoticed(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s", byWrites)
+	s := openTest(t, fsys, set)
+	sendAll(t, s, "T", "m", 3, true)
+	second := unitsOf(t, s.Queue("T", 0))[1]
+	fsys.Inject(sysio.Fault{Op: sysio.OpWrite, Path: fileName(testSegment), Times: 1}) // the record behind the mark
+	batch := []Message{newMessage(s.Queue("T", 0), strings.Repeat("x", testSegment-300))}
+	if s.Append(batch); batch[0].Err == nil || s.Wrote() != testSegment {
+		t.Fatalf("append: %v, the log ends at %d", batch[0].Err, s.Wrote())
+	}
+	closeTest(t, s, true)
+	path := filepath.Join(set.logDir, fileName(0))
+	if err := errors.Join(setLength(fsys, path, int64(second.Phy)), setLength(fsys, path, testSegment)); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, fsys, set)
+	defer closeTest(t, s, true)
+	mustDispatch(t, s, s.Recovery().RedispatchFrom)
+	if r := s.Recovery(); r.End != second.Phy || r.UnitsCut != 2 {
+		t.Errorf("%+v", r)
+	}
+	expectBodies(t, s, "T", "m0")
+}

@@ -35,6 +35,32 @@ func (q *Queue) StoreTimeAt(from message.QueueOffset) (message.Millis, message.Q
 	return -1, end
 }
 
+// OffsetAtTime finds, without upper, the first message stored at or after t (the queue's end when all are older); with upper, the last
+// one stored at or before t (the queue's begin when all are younger). Store times do not fall within a queue. It may wait for the
+// disk (ConsumeQueueStore.getOffsetInQueueByTime, 5.5.0).
+func (q *Queue) OffsetAtTime(t message.Millis, upper bool) message.QueueOffset {
+	first := q.Min()
+	low, high := first, q.Max() // the answer of the lower form lies in [low, high]
+	for low < high {
+		middle := low + (high-low)/2
+		stored, at := q.StoreTimeAt(middle)
+		if at >= high {
+			// Nothing readable from the middle on: look before it.
+			high = middle
+			continue
+		}
+		if stored < t || upper && stored == t {
+			low = at + 1
+		} else {
+			high = middle
+		}
+	}
+	if !upper {
+		return low
+	}
+	return max(low-1, first) // low is behind the last message at or before t
+}
+
 // OldestStoreTime returns the store time of the first record of the log, -1 without one. It may wait for the disk.
 func (s *Store) OldestStoreTime() message.Millis {
 	var prefix [message.StoreTimePrefixBytes]byte

@@ -128,34 +128,9 @@ func (s *service) searchOffset(r *Request) wire.Reply {
 	offset := message.QueueOffset(0)
 	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
 		upper := h.BoundaryType != nil && strings.EqualFold(*h.BoundaryType, "UPPER")
-		offset = s.searchByTime(q, message.Millis(h.Timestamp), upper)
+		offset = q.OffsetAtTime(message.Millis(h.Timestamp), upper)
 	}
 	return success(wire.OffsetResponseHeader{Offset: int64(offset)}, nil)
-}
-
-// searchByTime finds, without upper, the first message stored at or after t (the queue's end when all are older); with
-// upper, the last one stored at or before t (0 when all are younger). Store times do not fall within a queue.
-func (s *service) searchByTime(q *store.Queue, t message.Millis, upper bool) message.QueueOffset {
-	low, high := q.Min(), q.Max() // the answer of the lower form lies in [low, high]
-	for low < high {
-		middle := low + (high-low)/2
-		stored, at := q.StoreTimeAt(middle)
-		if at >= high {
-			// Nothing readable from the middle on: look before it.
-			high = middle
-			continue
-		}
-		if stored < t || upper && stored == t {
-			low = at + 1
-		} else {
-			high = middle
-		}
-	}
-	if !upper {
-		return low
-	}
-	// low is behind the last message at or before t.
-	return max(low-1, 0)
 }
 
 // unitAt returns one unit that has a record.

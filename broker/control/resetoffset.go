@@ -79,7 +79,7 @@ func (s *service) offsetAt(q *store.Queue, timestamp int64) int64 {
 	case timestamp < 0:
 		return int64(q.Max())
 	}
-	return int64(s.searchByTime(q, message.Millis(timestamp), false))
+	return int64(q.OffsetAtTime(message.Millis(timestamp), false))
 }
 
 // resetByClients is Broker2Client.resetOffset: 220 to each member, which sets its offsets anew. Without isForce an offset only
