@@ -128,6 +128,46 @@ func TestMissingIndexFilesAreMadeAgain(t *testing.T) {
 	}
 }
 
+// Items that are lost in the middle of a file: after a crash the file is not believed, unless it was durable; of one that is believed
+// queries say that they may lack something, each that does.
+func TestItemsLostInTheMiddleOfAFile(t *testing.T) {
+	const keys = 400
+	for _, newest := range []bool{false, true} {
+		for _, crashed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("newest=%v/crashed=%v", newest, crashed), func(t *testing.T) {
+				fsys, set := gapStore(t, keys, 0)
+				names := indexNames(t, fsys, set)
+				i := len(names) / 2
+				if newest {
+					i = len(names) - 1
+				}
+				if crashed {
+					s := openIndexed(t, fsys, set)
+					next := fsys.Kill()
+					s.abandon()
+					fsys = next
+				}
+				writeRaw(t, fsys, filepath.Join(set.indexDir, names[i]), set.index.itemAt(5), make([]byte, 3*indexItemBytes))
+				s := openIndexed(t, fsys, set)
+				lost := 0
+				for i := range keys {
+					r, views := query(t, s, IndexQuery{Topic: "T", Key: fmt.Sprint("k", i)})
+					if len(views) == 0 {
+						lost++
+					}
+					if len(views) == 0 && !r.Broken {
+						t.Errorf("key %d is not found, and the answer does not say that it may be incomplete", i)
+					}
+				}
+				if made := newest && crashed; made && lost > 0 || !made && lost < 3 {
+					t.Errorf("%d keys are lost", lost)
+				}
+				closeIndexed(t, s)
+			})
+		}
+	}
+}
+
 func seq(from, to int) (numbers []int) {
 	for i := from; i < to; i++ {
 		numbers = append(numbers, i)

@@ -36,8 +36,9 @@ type IndexResult struct {
 	LastTime message.Millis    // store time of the newest record in the index
 	LastPhy  message.PhyOffset // its position
 	// Cut says that a limit ended the search (BytesMax, indexItemsPerQueryMax, indexReadsPerQueryMax): there may be older
-	// records. Recovering says that the index is not yet what it was before the last crash.
-	Cut, Recovering bool
+	// records. Recovering says that the index is not yet what it was before the last crash. Broken says that a file holds something
+	// that it cannot hold, so that the items behind it were not found.
+	Cut, Recovering, Broken bool
 }
 
 // Query looks the key up. The files only give hints, for what they hold is a hash: every record is read, and counts when topic, key
@@ -147,13 +148,18 @@ func (r *queryRun) file(f *indexFile) error {
 	count := int64(f.header.count)
 	n := int64(int32(binary.BigEndian.Uint32(slot[:])))
 	r.window = itemWindow{geo: r.x.geo, file: file, count: count, buf: r.window.buf}
-	for n > 0 && n < r.x.geo.items && !r.done {
+	for n != 0 && !r.done {
 		if n >= count {
 			// Added behind our look at the header: one look more, and it counts.
 			if count = r.x.countOf(f.name); n >= count {
-				return nil // a slot that an unclean end left behind
+				r.result.Broken = r.result.Broken || count > 0 // else the file was deleted meanwhile
+				return nil
 			}
 			r.window.count = count
+		}
+		if n < 0 {
+			r.result.Broken = true
+			return nil
 		}
 		if r.items++; r.items > indexItemsPerQueryMax {
 			r.result.Cut, r.done = true, true
@@ -162,6 +168,10 @@ func (r *queryRun) file(f *indexFile) error {
 		it, err := r.window.item(n)
 		if err != nil {
 			return err
+		}
+		if it.hash < 0 || r.x.geo.slotAt(it.hash) != r.x.geo.slotAt(r.hash) || it.phy < f.header.beginPhy || int64(it.prev) >= n {
+			r.result.Broken = true
+			return nil
 		}
 		if it.phy < r.x.s.MinPhy() {
 			r.done = true // and so is everything older
@@ -180,9 +190,6 @@ func (r *queryRun) file(f *indexFile) error {
 					return err
 				}
 			}
-		}
-		if int64(it.prev) >= n {
-			return nil
 		}
 		n = int64(it.prev)
 	}

@@ -60,10 +60,12 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 	why := ""
 	if behind := s.IndexBehind(); found.Recovering || behind >= indexBehindTold {
 		why = fmt.Sprintf("the index is incomplete, %d bytes of the log are not in it yet", behind)
+	} else if found.Broken {
+		why = "a file of the index is damaged, there may be more messages; moved away, it is made again at the next start"
 	} else if found.Cut {
 		why = "the search ended at a limit, there may be older messages"
 	}
-	if found.Records == 0 && found.Cut {
+	if found.Records == 0 && (found.Cut || found.Broken) {
 		return failure(wire.ResponseSystemError, "no message found: "+why)
 	}
 	if found.Records == 0 {
