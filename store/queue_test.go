@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -324,5 +325,34 @@ func TestUnitsAllocateNothing(t *testing.T) {
 	// A new file every 200 units costs a few; between them there are none.
 	if n := testing.AllocsPerRun(3, add); n > 0 {
 		t.Errorf("%v allocations per batch of units", n)
+	}
+}
+
+// Queues, and log files that are not written any more, need no mapping of their own, and share a bounded number of descriptors (case P11:
+// the kernel allows some ten thousand mappings).
+func TestFilesNeedNoMappingOfTheirOwn(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	set := testSettings("/s")
+	opened := func(queues, messages int) (files, mappings int) {
+		s := openTest(t, fsys, set)
+		for i := range messages {
+			send(t, s, s.Queue("T", message.QueueID(i%queues)), strings.Repeat("x", 1000))
+		}
+		mustDispatch(t, s, s.Recovery().RedispatchFrom)
+		closeTest(t, s, true)
+		s = openTest(t, fsys, set)
+		defer s.Close(true)
+		awaitAllocator(s)
+		return fsys.Open()
+	}
+	files, mappings := opened(2, 10)
+	moreFiles, moreMappings := opened(1000, 2000)
+	s := openTest(t, fsys, set)
+	defer s.Close(true)
+	if n := len(s.log.files.Load().files); n < 15 {
+		t.Errorf("%d log files", n)
+	}
+	if moreFiles > files+openFilesMax || moreMappings > mappings {
+		t.Errorf("%d files and %d mappings are open, %d and %d with few queues and one log file", moreFiles, moreMappings, files, mappings)
 	}
 }

@@ -294,7 +294,7 @@ func TestMlockWithinTheLimit(t *testing.T) {
 
 func TestMappingsAndDescriptorsAreGivenBack(t *testing.T) {
 	dir := t.TempDir()
-	fdsBefore, err := OpenFileCount()
+	fdsBefore, err := os.ReadDir("/dev/fd")
 	must(t, err)
 	for range 50 {
 		f := create(t, OS{}, filepath.Join(dir, "f"), "")
@@ -312,10 +312,10 @@ func TestMappingsAndDescriptorsAreGivenBack(t *testing.T) {
 			t.Fatal("mapped a closed file")
 		}
 	}
-	fds, err := OpenFileCount()
+	fds, err := os.ReadDir("/dev/fd")
 	must(t, err)
-	if fds > fdsBefore {
-		t.Errorf("%d descriptors, %d before", fds, fdsBefore)
+	if len(fds) > len(fdsBefore) {
+		t.Errorf("%d descriptors, %d before", len(fds), len(fdsBefore))
 	}
 	if left := mappedFiles(dir); len(left) > 0 {
 		t.Error("mappings left:", left)

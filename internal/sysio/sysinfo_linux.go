@@ -1,7 +1,6 @@
 package sysio
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path"
@@ -114,27 +113,6 @@ func readNumber(file string) (int64, error) {
 		return 0, err
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-}
-
-// MaxMapCount returns how many mappings the kernel allows this process (vm.max_map_count).
-func MaxMapCount() (int64, error) { return readNumber("/proc/sys/vm/max_map_count") }
-
-// MapCount returns how many mappings this process has. It reads a file of one line a mapping: not for hot paths.
-func MapCount() (int64, error) {
-	data, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return 0, err
-	}
-	return int64(bytes.Count(data, []byte{'\n'})), nil
-}
-
-// OpenFileCount returns how many descriptors this process has open.
-func OpenFileCount() (int64, error) {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0, err
-	}
-	return int64(len(entries) - 1), nil // one was the directory itself
 }
 
 // BootID returns the text that the kernel draws anew with each boot: process ids from an earlier boot mean nothing.

@@ -12,12 +12,6 @@ func MemAvailable() (int64, error) { return 0, errors.ErrUnsupported }
 
 func RssAnon() (int64, error) { return 0, errors.ErrUnsupported }
 
-func MaxMapCount() (int64, error) { return 0, errors.ErrUnsupported }
-
-func MapCount() (int64, error) { return 0, errors.ErrUnsupported }
-
-func OpenFileCount() (int64, error) { return 0, errors.ErrUnsupported }
-
 func BootID() (string, error) { return "", errors.ErrUnsupported }
 
 func DirtyLimits() (background, throttle int64, err error) { return 0, 0, errors.ErrUnsupported }
