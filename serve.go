@@ -254,7 +254,7 @@ func (s *service) open() (int, error) {
 		return close(err)
 	}
 	s.logger.Info("log recovered", "clean", recovered.Clean, "records", recovered.Checked, "from", recovered.From, "end", recovered.End,
-		"redispatchedFrom", recovered.RedispatchFrom, "cutBytes", recovered.Cut, "queues", recovered.Queues, "took", recovered.Took)
+		"redispatched", s.broker.DispatchedRecords(), "redispatchedFrom", recovered.RedispatchFrom, "cutBytes", recovered.Cut, "queues", recovered.Queues, "took", recovered.Took)
 	return exitOK, nil
 }
 

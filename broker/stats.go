@@ -108,6 +108,10 @@ func (b *Broker) Topics() (configs []wire.TopicConfig, version wire.DataVersion)
 // Dispatched is the position below which every record is in its queue.
 func (b *Broker) Dispatched() message.PhyOffset { return b.dispatcher.LowWater() }
 
+// DispatchedRecords is how many records were dispatched since the start: right behind Recover, those whose queue entries had to be looked
+// at again.
+func (b *Broker) DispatchedRecords() int64 { return b.dispatcher.Stats().Records }
+
 // IndexBehind is how many bytes of the log are visible and not in the index of keys.
 func (b *Broker) IndexBehind() int64 {
 	if b.indexer == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -97,11 +98,7 @@ func TestAckedSurvivesKill(t *testing.T) {
 				for k, v := range s.values {
 					row.values[k] = v
 				}
-				rounds := crashRounds
-				if flush == "SYNC_FLUSH" {
-					rounds /= 3
-				}
-				crashRun(t, startBroker(t, row, true), rounds)
+				crashRun(t, startBroker(t, row, true), crashRounds)
 			})
 		}
 	}
@@ -158,6 +155,9 @@ func crashRun(t *testing.T, broker Broker, rounds int) {
 		if err != nil || end != read[q] {
 			t.Fatalf("queue %d from its beginning: ends at %d, %v; it ended at %d before", q, end, err, read[q])
 		}
+	}
+	if !strings.Contains(broker.Logs(), " redispatched=") {
+		t.Errorf("the start does not say how many records were dispatched again:\n%s", broker.Logs())
 	}
 	t.Logf("%d acknowledged messages in %d rounds", total, rounds)
 }
