@@ -37,12 +37,7 @@ type burst struct {
 	err   error // anything but the cut
 }
 
-func (b *burst) run(addr string, next func() uint64, stop <-chan struct{}) {
-	c, err := DialRaw(addr)
-	if err != nil {
-		b.err = err
-		return
-	}
+func (b *burst) run(c *RawClient, next func() uint64, stop <-chan struct{}) {
 	defer c.Close()
 	c.Enc = wire.EncodingBinary
 	h := SendHeader(crashTopic, b.queue, "TAGS\x01TagA\x02WAIT\x01true\x02")
@@ -127,7 +122,11 @@ func crashRun(t *testing.T, broker Broker, rounds int) {
 		var all sync.WaitGroup
 		for q := range bursts {
 			bursts[q] = &burst{queue: int32(q)}
-			all.Go(func() { bursts[q].run(broker.Addr(), next, stop) })
+			c, err := DialRaw(broker.Addr())
+			if err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			all.Go(func() { bursts[q].run(c, next, stop) })
 		}
 		time.Sleep(time.Duration(20+random.IntN(180)) * time.Millisecond) // the moment of death is what is random here
 		if err := broker.Stop(syscall.SIGKILL); err != nil {
