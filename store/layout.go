@@ -75,6 +75,9 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	if err := lay.inspectLog(fsys, set); err != nil {
 		return nil, err
 	}
+	if err := lay.refuseSwapped(fsys, set); err != nil {
+		return nil, err
+	}
 	if err := lay.inspectQueues(fsys, set); err != nil {
 		return nil, err
 	}

@@ -55,8 +55,15 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"long last file": {func(r string, s *settings) error {
 			return os.Truncate(s.logDir+"/"+fileName(2*testSegment), 2*testSegment)
 		}, []string{fileName(2 * testSegment), "131072", "65536"}},
-		"other size":        {func(r string, s *settings) error { s.segmentBytes *= 2; return nil }, []string{fileName(0), "65536", "131072", "mappedFileSizeCommitLog=65536"}},
-		"gap":               {func(r string, s *settings) error { return os.Remove(s.logDir + "/" + fileName(testSegment)) }, []string{fileName(testSegment), "missing"}},
+		"other size": {func(r string, s *settings) error { s.segmentBytes *= 2; return nil }, []string{fileName(0), "65536", "131072", "mappedFileSizeCommitLog=65536"}},
+		"gap":        {func(r string, s *settings) error { return os.Remove(s.logDir + "/" + fileName(testSegment)) }, []string{fileName(testSegment), "missing"}},
+		"swapped": {func(r string, s *settings) error {
+			a, b, c := s.logDir+"/"+fileName(0), s.logDir+"/"+fileName(testSegment), r+"/aside"
+			return errors.Join(os.Rename(a, c), os.Rename(b, a), os.Rename(c, b))
+		}, []string{fileName(0), "position 65536", "the file " + fileName(testSegment), "swapped or renamed"}},
+		"copied over": {func(r string, s *settings) error {
+			return errors.Join(os.Remove(s.logDir+"/"+fileName(testSegment)), os.Link(s.logDir+"/"+fileName(0), s.logDir+"/"+fileName(testSegment)))
+		}, []string{fileName(testSegment), "position 0", "the file " + fileName(0), "from a copy"}},
 		"odd start":         {func(r string, s *settings) error { return put(s.logDir+"/"+fileName(3*testSegment+1), testSegment) }, []string{"multiple"}},
 		"log is a file":     {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.logDir), put(s.logDir, 3)) }, []string{"commitlog", "expected is a folder", "move it away"}},
 		"queues are a file": {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.queueDir), put(s.queueDir, 3)) }, []string{"consumequeue", "expected is a folder"}},
@@ -162,6 +169,26 @@ func TestSeveralLogDirectoriesAreRefused(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(root); len(entries) != 0 {
 		t.Errorf("left %v behind", entries)
+	}
+}
+
+// One record that names another file's position is a damaged one, and stepped over as any.
+func TestADamagedPositionIsNoSwappedFile(t *testing.T) {
+	root := t.TempDir()
+	set := filled(t, root)
+	path := filepath.Join(set.logDir, fileName(testSegment))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[30] ^= 0x10 // 2^44 more
+	if err := errors.Join(os.WriteFile(path, b, 0o644), os.Remove(filepath.Join(root, stateName))); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, sysio.OS{}, set)
+	defer s.Close(false)
+	if r := s.Recovery(); r.DamagedCount != 1 || r.Damaged[0].Phy != testSegment || r.End <= 2*testSegment {
+		t.Errorf("damaged %v, the log ends at %d", r.Damaged, r.End)
 	}
 }
 
