@@ -69,6 +69,38 @@ func TestPropertiesAreEditedAsTheOriginalDoes(t *testing.T) {
 	}
 }
 
+// A priority is the number of the queue, or the last one; a half, delayed or ordered message has none (TopicMessageType of 5.5.0).
+func TestPriorityChoosesTheQueue(t *testing.T) {
+	b := startBroker(t, sysio.NewFaultFS(), "store", smallFiles)
+	c := dial(t, b.addr, wire.EncodingBinary)
+	c.makeTopic("Ranks", 4)
+	for properties, want := range map[string]string{
+		"_SYS_MSG_PRIORITY_\x010\x02":                       "0",
+		"_SYS_MSG_PRIORITY_\x012\x02":                       "2",
+		"_SYS_MSG_PRIORITY_\x018\x02":                       "3",
+		"_SYS_MSG_PRIORITY_\x01-1\x02":                      "1",
+		"_SYS_MSG_PRIORITY_\x01x\x02":                       "1",
+		"_SYS_MSG_PRIORITY_\x010\x02__SHARDINGKEY\x01a\x02": "1",
+		"DELAY\x010\x02_SYS_MSG_PRIORITY_\x013\x02":         "1",
+	} {
+		got, _ := c.mustSend(sendHeader("Ranks", 1, properties), []byte("x")).GetExt("queueId")
+		if string(got) != want {
+			t.Errorf("%q: queue %s, not %s", properties, got, want)
+		}
+	}
+	c.drain("Ranks", 1, 0, 4)
+	c.drain("Ranks", 3, 0, 1)
+	for _, v := range records(t, c.pull(pullHeader("Ranks", 1, 0, "*")).Body) {
+		priority, _ := message.GetProperty(v.Properties, message.PropertyPriority)
+		if n := string(priority); n != "-1" && n != "x" && n != "" {
+			t.Errorf("a priority that counts for nothing is kept: %q", v.Properties)
+		}
+	}
+	if v := records(t, c.pull(pullHeader("Ranks", 3, 0, "*")).Body); len(v) != 1 || !strings.Contains(string(v[0].Properties), "_SYS_MSG_PRIORITY_\x018") || v[0].QueueID != 3 {
+		t.Errorf("the last queue has %+v", v)
+	}
+}
+
 func TestBatchBecomesSingleRecords(t *testing.T) {
 	b := startBroker(t, sysio.OS{}, t.TempDir(), smallFiles)
 	c := dial(t, b.addr, wire.EncodingBinary)

@@ -99,6 +99,9 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from sender) (admissi
 		}
 	}
 	t.props.scan(h.Properties)
+	if !h.Batch {
+		queueID = t.props.takePriority(queueID, config.WriteQueueNums)
+	}
 	t.props.half = t.props.half && !t.dead && !(h.ReconsumeTimes > 0 && t.props.level > 0) // such a retry is none, there either
 	if r := b.checkSendContent(h, &t.props, config, cmd.Body); r != nil {
 		return refused, r
@@ -199,8 +202,11 @@ func (b *Broker) storedProperties(t *sendTurn, text []byte, enc wire.Encoding) [
 	}
 	start := len(t.arena)
 	if p.rewrite {
-		t.arena = message.AppendPropertiesWithout(t.arena, text, message.PropertyMsgRegion,
-			message.PropertyTraceSwitch, message.PropertyCluster, message.PropertyPopCK)
+		drop := droppedProperties[:len(droppedProperties)-1]
+		if p.outranked {
+			drop = droppedProperties[:]
+		}
+		t.arena = message.AppendPropertiesWithout(t.arena, text, drop...)
 	} else {
 		t.arena = append(t.arena, text...)
 		if p.endless {
@@ -220,6 +226,10 @@ func (b *Broker) storedProperties(t *sendTurn, text []byte, enc wire.Encoding) [
 	}
 	return t.arena[start:len(t.arena):len(t.arena)]
 }
+
+// droppedProperties are not stored as they were sent: MSG_REGION, TRACE_ON and CLUSTER follow in the suffix; the last one goes only
+// where a priority counts for nothing.
+var droppedProperties = [...]string{message.PropertyMsgRegion, message.PropertyTraceSwitch, message.PropertyCluster, message.PropertyPopCK, message.PropertyPriority}
 
 // readdress gives a message with a delay level its place in the schedule topic, and takes the delay from a dead letter (the
 // original writes -1 there, so that no later step delays it).

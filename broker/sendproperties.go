@@ -18,6 +18,10 @@ type sendProperties struct {
 	inner   bool   // INNER_NUM is set: only a broker may pack messages into one
 	rewrite bool   // malformed, doubled or reserved entries: the text must be normalised before it is stored
 	endless bool   // the last entry lacks its 0x02
+
+	priority  int32 // _SYS_MSG_PRIORITY_, -1 if absent or no number
+	ranked    bool  // DELAY or __SHARDINGKEY is set, which rank before a priority
+	outranked bool  // the priority counts for nothing and is not stored
 }
 
 // scan reads text once. An entry that only Java's map would tidy away (no separator, empty name or value, a doubled
@@ -25,7 +29,7 @@ type sendProperties struct {
 //
 // hot: 0 allocs.
 func (p *sendProperties) scan(text []byte) {
-	*p = sendProperties{wait: true}
+	*p = sendProperties{wait: true, priority: -1}
 	if len(text) == 0 {
 		return
 	}
@@ -54,7 +58,13 @@ func (p *sendProperties) scan(text []byte) {
 			p.half = bytes.EqualFold(value, textTrue)
 		case message.PropertyDelay:
 			level, ok := delay.ParseLevel(value)
-			p.level, p.noLevel = level, !ok
+			p.level, p.noLevel, p.ranked = level, !ok, true
+		case message.PropertyShardingKey:
+			p.ranked = true
+		case message.PropertyPriority:
+			if n, ok := delay.ParseLevel(value); ok {
+				p.priority = n
+			}
 		case message.PropertyTimerDelaySec, message.PropertyTimerDelayMs, message.PropertyTimerDeliverMs:
 			p.timed = true
 		case message.PropertyCluster, message.PropertyMsgRegion, message.PropertyTraceSwitch, message.PropertyPopCK:
@@ -68,6 +78,21 @@ func (p *sendProperties) scan(text []byte) {
 	if kept != len(text) {
 		p.rewrite = true
 	}
+}
+
+// takePriority decides what a priority asks for (TopicMessageType.parseFromMessageProperty of 5.5.0): the queue of that number, or the
+// last one; nothing, and it is not stored, for a half, delayed or ordered message.
+//
+// hot: 0 allocs.
+func (p *sendProperties) takePriority(queueID message.QueueID, writeQueueNums int32) message.QueueID {
+	switch {
+	case p.priority < 0:
+		return queueID
+	case p.half || p.ranked || p.timed:
+		p.outranked, p.rewrite = true, true
+		return queueID
+	}
+	return message.QueueID(max(0, min(p.priority, writeQueueNums-1)))
 }
 
 var textTrue = []byte("true") // what Boolean.parseBoolean takes, in any case

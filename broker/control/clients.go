@@ -22,6 +22,11 @@ func (s *service) heartbeat(r *Request) wire.Reply {
 		Fingerprint: data.HeartbeatFingerprint, WithoutSub: data.WithoutSub,
 	}
 	for i := range data.ConsumerDataSet {
+		if data.ConsumerDataSet[i].GroupName == "" {
+			return failure(wire.ResponseSystemError, "a consumer of the heartbeat has no groupName")
+		}
+	}
+	for i := range data.ConsumerDataSet {
 		if consumer := &data.ConsumerDataSet[i]; s.admitConsumer(consumer) {
 			beat.Consumers = append(beat.Consumers, *consumer)
 		}

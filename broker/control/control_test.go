@@ -106,6 +106,7 @@ func TestHeartbeatsOfImpossibleGroupsAreSkipped(t *testing.T) {
 	b.expect("push consumer", b.ask(34, heartbeat("TOOLS_CONSUMER", "T", "")), 0, "", "")
 	b.expect("accepted", b.ask(38, "", "consumerGroup", "TOOLS_CONSUMER"), 0, "", "c1")
 	b.expect("nonsense", b.ask(34, "{bad"), 1, "does not parse", "")
+	b.expect("no name", b.ask(34, strings.Replace(heartbeat("g", "T", ""), `"groupName":"g"`, `"groupName":null`, 1)), 1, "groupName", "")
 }
 
 func TestRetryTopicsFollowTheGroupsSettings(t *testing.T) {
@@ -336,9 +337,16 @@ func TestGroupsByAdministrators(t *testing.T) {
 	}
 	b.ask(17, "", "topic", "T", "defaultTopic", "TBW102", "readQueueNums", "4", "writeQueueNums", "4", "perm", "6", "topicFilterType", "SINGLE_TAG")
 	b.ask(15, "", "consumerGroup", "g", "topic", "T", "queueId", "0", "commitOffset", "5")
+	b.deps.Pulled.Commit([]byte("g"), []byte("T"), 0, 9)
 	b.expect("delete, keep offsets", b.ask(207, "", "groupName", "g"), 0, "", "")
+	if _, kept := b.deps.Pulled.Query([]byte("g"), []byte("T"), 0); !kept {
+		t.Error("where its pulls begin is forgotten")
+	}
 	b.expect("kept", b.ask(343, "", "group", "g"), 0, "", `"topicList":["T"]`)
 	b.expect("offsets too", b.ask(207, "", "groupName", "g", "cleanOffset", "true"), 0, "", "")
+	if _, kept := b.deps.Pulled.Query([]byte("g"), []byte("T"), 0); kept {
+		t.Error("where its pulls begin is kept")
+	}
 	b.expect("gone", b.ask(343, "", "group", "g"), 0, "", `"topicList":[]`)
 	b.expect("unknown", b.ask(207, "", "groupName", "nog"), 0, "", "")
 }

@@ -46,10 +46,10 @@ func (s *service) deleteGroup(r *Request) wire.Reply {
 		return wire.ReplyOf(err)
 	}
 	s.Groups.Delete(h.GroupName)
-	s.Pulled.RemoveGroup(h.GroupName)
 	s.Stats.Remove(func(_ stats.Kind, key string) bool { return strings.HasSuffix(key, "@"+h.GroupName) })
 	if h.CleanOffset {
 		s.Offsets.RemoveGroup(h.GroupName)
+		s.Pulled.RemoveGroup(h.GroupName)
 	}
 	s.Logger.Info("subscription group deleted by an administrator", "group", names.Quote(h.GroupName), "offsets too", h.CleanOffset, "remote", r.Remote)
 	return success(nil, nil)

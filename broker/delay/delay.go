@@ -81,6 +81,10 @@ type Service struct {
 	found     atomic.Uint64 // deliveries of before a crash that the offsets did not count
 	position  atomic.Int64  // peregrineLogPosition as read or written last, -1 if the file has none
 
+	// outside says that there are messages of levels that the table does not have. What a level delivered before a crash and no
+	// offset counts is found behind position once the table has the level again: it stays where it is. Set by Start.
+	outside bool
+
 	mu      sync.Mutex // guards the rest; leaf
 	version wire.DataVersion
 	unknown map[int]message.QueueOffset // levels in the file that the table does not have
@@ -111,9 +115,11 @@ func (s *Service) Start() {
 	for _, l := range s.levels {
 		l.correct()
 	}
-	s.warnUnknown()
+	s.outside = s.warnUnknown()
+	// A clean end leaves a position in front of the log's end when there were messages outside of the table.
+	uncounted := s.position.Load() >= 0 && message.PhyOffset(s.position.Load()) < s.opts.Store.Wrote()
 	s.done.Go(func() {
-		if s.opts.Crashed || s.source != sysio.SourceMain {
+		if s.opts.Crashed || s.source != sysio.SourceMain || uncounted {
 			s.countDelivered()
 			if s.stopping() {
 				return // perhaps in the middle of it
@@ -142,15 +148,17 @@ func (s *Service) Arrived(id message.QueueID) {
 	}
 }
 
-// warnUnknown names messages that no level delivers: the original leaves them where they are, too.
-func (s *Service) warnUnknown() {
+// warnUnknown names messages that no level delivers, and tells whether there are any: the original leaves them where they are, too.
+func (s *Service) warnUnknown() (any bool) {
 	s.opts.Store.Queues(func(q *store.Queue) bool {
 		if q.Topic() == message.ScheduleTopic && int(q.ID()) >= len(s.levels) && s.unknown[int(q.ID())+1] < q.Max() {
+			any = true
 			s.logger.Warn("messages wait for a delay level that messageDelayLevel does not have; they stay until it does", "level", q.ID()+1,
-				"messages", q.Max()-max(s.unknown[int(q.ID())+1], q.Min()))
+				"messages at most", q.Max()-max(s.unknown[int(q.ID())+1], q.Min()))
 		}
 		return true
 	})
+	return any
 }
 
 // stopping tells whether Stop was called.
@@ -190,7 +198,7 @@ func (s *Service) persistAgain() {
 			case <-s.quit:
 				return
 			case <-look.C:
-				due = int64(s.opts.Store.Wrote())-s.position.Load() >= scanDistanceMax
+				due = !s.outside && int64(s.opts.Store.Wrote())-s.position.Load() >= scanDistanceMax
 			case <-persist.C:
 				due = true
 			}
@@ -211,7 +219,7 @@ func (s *Service) Persist() error {
 	if shot.generation == s.saved {
 		return nil
 	}
-	if err := s.opts.Appender.Durable(shot.position); err != nil {
+	if err := s.opts.Appender.Durable(shot.wrote); err != nil {
 		return fmt.Errorf("waiting for delivered messages to be durable: %w", err)
 	}
 	err := s.file.Save(shot.generation, func() ([]byte, uint64) { return shot.encode(true), shot.generation })

@@ -182,6 +182,42 @@ func TestAnotherTableOfLevels(t *testing.T) {
 	})
 }
 
+// What a level delivered before a kill is found in the log also when the starts in between had no such level.
+func TestDeliveredBeforeTheLevelWasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := sysio.NewFaultFS()
+		b := start(t, disk, options{levels: "1s 1s 1s 1h"})
+		for i := range 3 {
+			b.send(3, fmt.Sprint(i))
+		}
+		b.send(4, "late")
+		time.Sleep(3 * time.Second)
+		if got, _ := b.arrived(3); len(got) != 3 {
+			t.Fatalf("before the kill: %v", got)
+		}
+		disk = b.kill(disk.Kill)
+		for range 2 {
+			b = start(t, disk, options{levels: "1s 5s"})
+			b.send(1, "short")
+			time.Sleep(time.Minute)
+			b.stop()
+		}
+		b = start(t, disk, options{levels: "1s 1s 1s 1h"})
+		defer b.stop()
+		b.send(3, "3")
+		time.Sleep(2 * time.Hour)
+		if got, _ := b.arrived(3); fmt.Sprint(got) != "[0 1 2 3]" {
+			t.Errorf("the level that is back has %v", got)
+		}
+		if got, _ := b.arrived(1); fmt.Sprint(got) != "[short short]" {
+			t.Errorf("the level that was there has %v", got)
+		}
+		if got, _ := b.arrived(4); fmt.Sprint(got) != "[late]" {
+			t.Errorf("the late one: %v", got)
+		}
+	})
+}
+
 // A clock that is set back makes nothing early. What waits then waits for its whole delay again at most.
 func TestAClockThatIsSetBackMakesNothingEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -78,6 +78,7 @@ type snapshot struct {
 	layout     layout
 	extra      statefile.Extra
 	generation uint64
+	wrote      message.PhyOffset // the copies of what it calls delivered lie below
 	position   message.PhyOffset // layout.LogPosition
 }
 
@@ -92,7 +93,10 @@ func (s *Service) snapshot() *snapshot {
 	for _, l := range s.levels {
 		l.mu.Lock()
 	}
-	shot.position = s.opts.Store.Wrote()
+	shot.wrote = s.opts.Store.Wrote()
+	if shot.position = shot.wrote; s.outside {
+		shot.position = message.PhyOffset(max(s.position.Load(), 0))
+	}
 	for _, l := range s.levels {
 		if l.known {
 			shot.layout.OffsetTable[int(l.id)+1] = l.next

@@ -2,6 +2,7 @@ package transaction
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"peregrine/internal/message"
@@ -9,13 +10,17 @@ import (
 	"peregrine/wire"
 )
 
-// End is END_TRANSACTION (EndTransactionProcessor). A state that is neither commit nor rollback is not answered at all.
+// End is END_TRANSACTION (EndTransactionProcessor). The state "unknown" is not answered at all.
 // A commit is answered when the message is appended; like the original it does not wait for the flush.
 func (s *Service) End(h *wire.EndTransactionRequestHeader) wire.Reply {
 	commit := h.CommitOrRollback == message.SysFlagTransactionCommit
-	if !commit && h.CommitOrRollback != message.SysFlagTransactionRollback {
+	switch {
+	case h.CommitOrRollback == 0:
 		s.stats.unknown.Add(1)
 		return wire.Reply{None: true}
+	case !commit && h.CommitOrRollback != message.SysFlagTransactionRollback:
+		s.stats.refused.Add(1)
+		return wire.Reply{Code: wire.ResponseSystemError, Remark: fmt.Sprintf("commitOrRollback field wrong: %d", h.CommitOrRollback)}
 	}
 	reply := s.end(h, commit)
 	if reply.Code != wire.ResponseSuccess {
