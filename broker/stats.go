@@ -112,12 +112,14 @@ func (b *Broker) Dispatched() message.PhyOffset { return b.dispatcher.LowWater()
 // at again.
 func (b *Broker) DispatchedRecords() int64 { return b.dispatcher.Stats().Records }
 
-// IndexBehind is how many bytes of the log are visible and not in the index of keys.
-func (b *Broker) IndexBehind() int64 {
+// IndexBehind is how many bytes of the log are visible and not in the index of keys; mending says that some of them were there at the
+// start already.
+func (b *Broker) IndexBehind() (behind int64, mending bool) {
 	if b.indexer == nil {
-		return 0
+		return 0, false
 	}
-	return b.indexer.BehindBytes()
+	mending = b.indexer.Mark() < b.store.Recovery().End
+	return b.indexer.BehindBytes(), mending
 }
 
 // NamesrvAddr is where the name server listens, "" without one. Valid after Start.

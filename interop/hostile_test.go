@@ -185,7 +185,7 @@ func TestClientsThatDoNotReadAreBounded(t *testing.T) {
 			if anon, err := rssAnon(broker.Process().Pid()); err != nil || anon > outboundMax+(64<<20) {
 				t.Errorf("%d bytes of anonymous memory, %v", anon, err)
 			}
-			if worst > 2*time.Second {
+			if worst > 10*time.Second { // a hang, not a rate: other processes share the machine
 				t.Errorf("a send of another client took %v", worst)
 			}
 		})

@@ -61,8 +61,9 @@ type Deps struct {
 	Addr string
 	// Dispatched is the position up to which every record is in its queue.
 	Dispatched func() message.PhyOffset
-	// IndexBehind is how many bytes of the log are visible and not in the index.
-	IndexBehind func() int64
+	// IndexBehind is how many bytes of the log are visible and not in the index; mending says that it does not yet hold what was
+	// there at the start.
+	IndexBehind func() (behind int64, mending bool)
 	// MemoryWindow is how many bytes at the end of the log count as lying in memory (accessMessageInMemoryMaxRatio of it).
 	MemoryWindow func() int64
 	Boot         message.Millis

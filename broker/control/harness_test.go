@@ -34,10 +34,11 @@ type bench struct {
 	clock      atomic.Int64
 	counters   Counters
 
-	indexBehind int64
-	version     int32 // of the client
-	sent        []store.Message
-	refuseSend  error
+	indexBehind  int64
+	indexMending bool
+	version      int32 // of the client
+	sent         []store.Message
+	refuseSend   error
 
 	woken []message.QueueID // queues whose held pulls were run again
 
@@ -96,7 +97,7 @@ func newBench(t *testing.T, settings ...string) *bench {
 		Locks: locks.New(locks.Options{}), Relay: relay.New(b), Stats: stats.New(b.now()), Pulled: offsets.NewPositions(),
 		WakePulls: func(_ string, id message.QueueID) { b.woken = append(b.woken, id) }, Pusher: b,
 
-		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() int64 { return b.indexBehind },
+		Rates: NewRates(func() Counters { return b.counters }), Addr: "127.0.0.1:10911", Dispatched: st.Wrote, IndexBehind: func() (int64, bool) { return b.indexBehind, b.indexMending },
 		MemoryWindow: func() int64 { return 1 << 30 },
 		Boot:         b.now(), Logger: quiet, Now: b.now}
 	levels, err := config.ParseDelayLevels(cfg.MessageDelayLevel)

@@ -45,6 +45,7 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 	case q.Begin > q.End:
 		return queryNotFound(fmt.Sprintf("beginTimestamp %d lies behind endTimestamp %d", h.BeginTimestamp, h.EndTimestamp))
 	}
+	behind, mending := s.IndexBehind() // before the search: what comes in meanwhile may be found or not
 	index := s.Store.Index()
 	var found *store.IndexResult
 	if index != nil {
@@ -58,7 +59,7 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 		return failure(wire.ResponseSystemError, "queries by key are switched off: indexFileReadEnable is false")
 	}
 	why := ""
-	if behind := s.IndexBehind(); found.Recovering || behind >= indexBehindTold {
+	if found.Recovering || mending || behind >= indexBehindTold {
 		why = fmt.Sprintf("the index is incomplete, %d bytes of the log are not in it yet", behind)
 	} else if found.Broken {
 		why = "a file of the index is damaged, there may be more messages; moved away, it is made again at the next start"

@@ -163,6 +163,10 @@ func TestAnIncompleteIndexSaysSo(t *testing.T) {
 	b.indexBehind = 1 << 30
 	reply = b.ask(wire.RequestQueryMessage, "", queryFields("T", "a")...)
 	b.expect("behind", reply, wire.ResponseSuccess, "1073741824 bytes", "id-1")
+	b.indexBehind, b.indexMending = 100, true // however little it is: it was found before the start
+	b.expect("mending", b.ask(wire.RequestQueryMessage, "", queryFields("T", "b")...), wire.ResponseQueryNotFound, "the index is incomplete, 100 bytes", "")
+	b.indexMending = false
+	b.expect("some sends behind", b.ask(wire.RequestQueryMessage, "", queryFields("T", "a")...), wire.ResponseSuccess, "", "id-1")
 	b = newBench(t, "indexFileReadEnable=false")
 	b.expect("off", b.ask(wire.RequestQueryMessage, "", queryFields("T", "a")...), wire.ResponseSystemError, "indexFileReadEnable", "")
 	b = newBench(t, "indexFileReadEnable=false", "messageIndexEnable=false")
