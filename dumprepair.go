@@ -150,6 +150,9 @@ func (r *repairRun) print(plan *repair.Plan, verb string) {
 		r.say("nothing", nil, "everything fits")
 		return
 	}
+	for _, f := range plan.Short {
+		r.say("length", nil, "%s: %s give it its length back, it has %d bytes", inspect.Printable(f.Name), verb, f.Size)
+	}
 	for i := range plan.Places {
 		place := &plan.Places[i]
 		where := fmt.Sprintf("%s at %d: position %d, %d bytes", inspect.Printable(place.File), place.At, place.Phy, place.Bytes)

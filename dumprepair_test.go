@@ -308,6 +308,52 @@ func TestRepairMendsFilesOfAWrongLength(t *testing.T) {
 	}
 }
 
+// A file of the log that was cut short in front of others stops a start, which names the repair; the dry run says what it will do, and the
+// repair gives the file its length.
+func TestRepairGivesFilesOfTheLogTheirLength(t *testing.T) {
+	const name = "commitlog/00000000000000065536"
+	for _, left := range []int64{0, 30_000, 65_530} {
+		x := fixture(t, "clean-5.5.0").Kill()
+		f, err := x.OpenFile(filepath.Join(repairRoot, name), os.O_RDWR, 0)
+		if err == nil {
+			err = errors.Join(f.Truncate(left), f.Sync(), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		would := fmt.Sprintf("plan length: %s: would give it its length back, it has %d bytes", name, left)
+		if code, printed, err := repairOn(t, x, "--repair", "--fill"); err != nil || code != exitFailed || !strings.Contains(printed, would) || strings.Contains(printed, "plan refused") {
+			t.Errorf("dry run: exit %d: %v\n%s", code, err, printed)
+		}
+		if code, printed, err := repairOn(t, x, "--repair", "--fill", "--yes"); err != nil || code != exitOK {
+			t.Fatalf("exit %d: %v\n%s", code, err, printed)
+		}
+		if info, err := x.Stat(filepath.Join(repairRoot, name)); err != nil || info.Size != 65536 {
+			t.Errorf("it has %d bytes: %v", info.Size, err)
+		}
+		verified(t, x)
+		contentsOf(t, x)
+	}
+	// Beside what no repair mends it is not begun.
+	x := fixture(t, "clean-5.5.0").Kill()
+	f, err := x.OpenFile(filepath.Join(repairRoot, name), os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(f.Truncate(0), f.Sync(), f.Close(), x.MkdirAll(filepath.Join(repairRoot, "consumequeue/FixA/0/00000000000000012000"), 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, printed, err := repairOn(t, x, "--repair", "--fill"); err != nil || code != exitFailed || !strings.Contains(printed, "plan refused: with --yes: ") {
+		t.Errorf("dry run: exit %d: %v\n%s", code, err, printed)
+	}
+	if code, printed, err := repairOn(t, x, "--repair", "--fill", "--yes"); !errors.Is(err, store.ErrRefused) || code != exitStore {
+		t.Errorf("exit %d: %v\n%s", code, err, printed)
+	}
+	if info, err := x.Stat(filepath.Join(repairRoot, name)); err != nil || info.Size != 0 {
+		t.Errorf("it has %d bytes: %v", info.Size, err)
+	}
+}
+
 // Without --yes nothing is changed: no operation that could.
 func TestRepairIsADryRun(t *testing.T) {
 	whole := fixture(t, "clean-5.5.0")

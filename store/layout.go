@@ -26,6 +26,7 @@ type layout struct {
 	checkpoint checkpointFields
 	deleted    map[string]deletion // topics, see deletedTopics
 	warnings   []string
+	repairable error // the first thing that a start refuses and a repair mends
 }
 
 // dataFile is a file of the log or of a queue.
@@ -72,27 +73,28 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 	if err := lay.inspectDeleted(fsys, set); err != nil {
 		return nil, err
 	}
-	if err := lay.inspectLog(fsys, set); err != nil {
-		return nil, err
+	for _, look := range []func(sysio.FS, settings) error{lay.inspectLog, lay.refuseSwapped, lay.inspectQueues, lay.inspectExt, lay.inspectIndex, lay.refuseLostLog} {
+		if err := lay.unlessRepairable(look(fsys, set)); err != nil {
+			return nil, err
+		}
 	}
-	if err := lay.refuseSwapped(fsys, set); err != nil {
-		return nil, err
+	return lay, lay.repairable
+}
+
+// unlessRepairable keeps what a repair mends for the end: what it does not mend goes first, so that no repair begins in vain.
+func (lay *layout) unlessRepairable(err error) error {
+	if !Repairable(err) {
+		return err
 	}
-	if err := lay.inspectQueues(fsys, set); err != nil {
-		return nil, err
+	if lay.repairable == nil {
+		lay.repairable = err
 	}
-	if err := lay.inspectExt(fsys, set); err != nil {
-		return nil, err
-	}
-	if err := lay.inspectIndex(fsys, set); err != nil {
-		return nil, err
-	}
-	return lay, lay.refuseLostLog(fsys, set)
+	return nil
 }
 
 // refuseWrongKinds refuses files where folders are expected, and the other way round.
 func refuseWrongKinds(fsys sysio.FS, set settings) error {
-	for _, dir := range []string{set.logDir, set.queueDir, set.extDir, set.indexDir} {
+	for _, dir := range []string{set.logDir, set.queueDir, set.extDir, set.indexDir, filepath.Join(set.root, configDirName)} {
 		if info, err := fsys.Stat(dir); err == nil && !info.Dir {
 			return refuse(dir, "this is a file, expected is a folder: move it away, or bring the folder back")
 		}
@@ -130,30 +132,41 @@ func readDirIfThere(fsys sysio.FS, dir string) ([]sysio.Info, error) {
 	return entries, nil
 }
 
-// inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. Files without a byte are the
-// work of a power cut that kept the name and lost the length: nothing durable was in them, nor in any later one. The last file
-// may also be short (copied half, say): it is given its length back.
+// inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. The last file that holds anything may
+// be short (copied half, say) or without a byte (the work of a power cut that kept the name and lost the length), whether files made ahead
+// follow or not: it is given its length back. A short one in front of others that hold something is damaged.
 func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	files, err := lay.dataFiles(fsys, set.logDir)
 	if err != nil {
 		return err
 	}
 	for i, f := range files {
-		last := i == len(files)-1
-		switch {
-		case f.size == 0:
-		case f.size > set.segmentBytes, f.size < set.segmentBytes && !last:
-			return refuse(f.path, "the file has %d bytes, expected are %d (mappedFileSizeCommitLog); %s", f.size, set.segmentBytes, sizeAdvice(files))
-		case f.size < set.segmentBytes:
-			if len(files) == 1 {
-				if err := refuseOtherSize(fsys, set, f); err != nil {
-					return err
-				}
+		if f.size > set.segmentBytes {
+			return refuseLength(set, files, f)
+		}
+		if f.size < set.segmentBytes {
+			last, err := nothingWritten(fsys, files[i+1:])
+			switch {
+			case err != nil:
+				return fmt.Errorf("store: %w", err)
+			case !last:
+				err = lay.unlessRepairable(refuseLength(set, files, f))
+			case len(files) == 1 && f.size > 0:
+				err = refuseOtherSize(fsys, set, f)
 			}
-			lay.warn("%s has %d bytes of %d: taken as a torn end", f.path, f.size, set.segmentBytes)
+			if err != nil {
+				return err
+			}
+			if last && f.size > 0 {
+				lay.warn("%s has %d bytes of %d: taken as a torn end", f.path, f.size, set.segmentBytes)
+			}
 		}
 		if f.start%set.segmentBytes != 0 {
-			return refuse(f.path, "the file's name is no multiple of mappedFileSizeCommitLog=%d; %s", set.segmentBytes, sizeAdvice(files))
+			advice := "the file does not belong there: move it away"
+			if made := madeWith(files); made > 0 {
+				advice = fmt.Sprintf("the directory was made with mappedFileSizeCommitLog=%d: configure that", made)
+			}
+			return refuse(f.path, "the file's name is no multiple of mappedFileSizeCommitLog=%d; %s", set.segmentBytes, advice)
 		}
 		if i > 0 && f.start != files[i-1].start+set.segmentBytes {
 			return refuse(f.path, "the file before it, %s, is missing: the log has a gap; bring the file back or move all older ones away",
@@ -202,6 +215,9 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 			if t.Name == "CURRENT" || strings.HasPrefix(t.Name, "MANIFEST-") {
 				return refuse(path, "these are RocksDB consume queues (storeType=defaultRocksDB), which peregrine does not read")
 			}
+			if isTopicName(t.Name) {
+				return refuse(path, "%s", noTopicFolder)
+			}
 			lay.warn("%s is not a topic and is ignored", path)
 			continue
 		}
@@ -211,7 +227,10 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 		}
 		for _, e := range ids {
 			id, err := strconv.ParseInt(e.Name, 10, 32)
-			if !e.Dir || err != nil {
+			if !e.Dir && err == nil {
+				return refuse(filepath.Join(path, e.Name), "%s", noQueueFolder)
+			}
+			if err != nil {
 				lay.warn("%s is not a queue and is ignored", filepath.Join(path, e.Name))
 				continue
 			}
@@ -221,6 +240,24 @@ func (lay *layout) inspectQueues(fsys sysio.FS, set settings) error {
 		}
 	}
 	return lay.judgeQueueSizes(set)
+}
+
+// What a start would make a folder of, and cannot.
+const (
+	noTopicFolder = "this is a file, expected is the folder of a topic: move it away; without the folder its queues are made again from the log"
+	noQueueFolder = "this is a file, expected is the folder of a queue: move it away; without the folder the queue is made again from the log"
+)
+
+// isTopicName tells whether clients can make a topic of that name (TopicValidator, 5.5.0): then its folder has to go there.
+func isTopicName(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '%', c == '|', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func (lay *layout) inspectQueue(fsys sysio.FS, set settings, topic string, id message.QueueID, dir string) error {

@@ -67,6 +67,29 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"odd start":         {func(r string, s *settings) error { return put(s.logDir+"/"+fileName(3*testSegment+1), testSegment) }, []string{"multiple"}},
 		"log is a file":     {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.logDir), put(s.logDir, 3)) }, []string{"commitlog", "expected is a folder", "move it away"}},
 		"queues are a file": {func(r string, s *settings) error { return errors.Join(os.RemoveAll(s.queueDir), put(s.queueDir, 3)) }, []string{"consumequeue", "expected is a folder"}},
+		"empty first file":  {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(0), 0) }, []string{fileName(0), "0 bytes", "65536", "dump --repair --fill --yes"}},
+		"empty middle file": {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(testSegment), 0) }, []string{fileName(testSegment), "0 bytes", "65536"}},
+		"short middle file": {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(testSegment), 500) },
+			[]string{fileName(testSegment), "500 bytes", "dump --repair --fill --yes", "move it and all older ones away"}},
+		"short middle file after a crash": {func(r string, s *settings) error {
+			return errors.Join(put(r+"/abort", 0), os.Truncate(s.logDir+"/"+fileName(testSegment), 0))
+		}, []string{fileName(testSegment), "0 bytes"}},
+		"queue is a file": {func(r string, s *settings) error {
+			return errors.Join(os.RemoveAll(s.queueDir+"/T/0"), put(s.queueDir+"/T/0", 0))
+		}, []string{"consumequeue/T/0", "expected is the folder of a queue", "move it away"}},
+		"topic is a file": {func(r string, s *settings) error {
+			return errors.Join(os.RemoveAll(s.queueDir+"/T"), put(s.queueDir+"/T", 0))
+		}, []string{"consumequeue/T", "expected is the folder of a topic", "move it away"}},
+		"ext queue is a file": {func(r string, s *settings) error { return put(s.extDir+"/T/0", 0) }, []string{"consumequeue_ext/T/0", "expected is the folder of a queue"}},
+		"ext topic is a file": {func(r string, s *settings) error { return put(s.extDir+"/T", 0) }, []string{"consumequeue_ext/T", "expected is the folder of a topic"}},
+		"topics folder":       {func(r string, _ *settings) error { return os.MkdirAll(r+"/config/topics.json", 0o755) }, []string{"config/topics.json", "expected is a file", "move it away"}},
+		"offsets backup folder": {func(r string, _ *settings) error {
+			return os.MkdirAll(r+"/config/consumerOffset.json.bak", 0o755)
+		}, []string{"config/consumerOffset.json.bak", "expected is a file"}},
+		"config is a file": {func(r string, _ *settings) error { return put(r+"/config", 3) }, []string{"config", "expected is a folder"}},
+		"lock folder": {func(r string, _ *settings) error {
+			return errors.Join(os.RemoveAll(r+"/lock"), os.Mkdir(r+"/lock", 0o755))
+		}, []string{"lock", "expected is a file", "move it away"}},
 		"checkpoint folder": {func(r string, s *settings) error {
 			return errors.Join(os.Remove(r+"/checkpoint"), os.Mkdir(r+"/checkpoint", 0o755))
 		}, []string{"checkpoint", "expected is a file", "move it away", "new checkpoint out of the log"}},

@@ -21,17 +21,23 @@ func (lay *layout) inspectExt(fsys sysio.FS, set settings) error {
 	}
 	lay.ext = []queueDir{}
 	for _, t := range topics {
+		path := filepath.Join(set.extDir, t.Name)
 		if !t.Dir {
+			if isTopicName(t.Name) {
+				return refuse(path, "%s", noTopicFolder)
+			}
 			continue
 		}
-		path := filepath.Join(set.extDir, t.Name)
 		ids, err := fsys.ReadDir(path)
 		if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 		for _, e := range ids {
 			id, err := strconv.ParseInt(e.Name, 10, 32)
-			if !e.Dir || err != nil {
+			if !e.Dir && err == nil {
+				return refuse(filepath.Join(path, e.Name), "%s", noQueueFolder)
+			}
+			if err != nil {
 				continue
 			}
 			files, err := lay.dataFiles(fsys, filepath.Join(path, e.Name))

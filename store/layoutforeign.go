@@ -46,13 +46,16 @@ func (lay *layout) inspectForeignKinds(fsys sysio.FS, set settings, entries []sy
 			lay.warn("%s: %s", path, why)
 		}
 	}
-	return refuseForeignTables(fsys, filepath.Join(set.root, "config"))
+	return refuseForeignTables(fsys, filepath.Join(set.root, configDirName))
 }
 
 const whyTiered = "these are messages of the tiered store (messageStorePlugIn), which peregrine does not read: what only they hold would be missing; " +
 	"move them back or let them expire with the original broker"
 
-// refuseForeignTables looks into the config folder: topics, groups and offsets in RocksDB, beside which JSON files are missing or old,
+// configDirName is where the broker keeps its tables.
+const configDirName = "config"
+
+// refuseForeignTables looks into the config folder: folders in the place of the broker's tables, topics, groups and offsets in RocksDB, beside which JSON files are missing or old,
 // and the table of a tiered store, whose files may lie anywhere.
 func refuseForeignTables(fsys sysio.FS, dir string) error {
 	entries, err := readDirIfThere(fsys, dir)
@@ -66,6 +69,9 @@ func refuseForeignTables(fsys sysio.FS, dir string) error {
 				return refuse(path, "%s, then move this file away", whyTiered)
 			}
 			continue
+		}
+		if strings.HasSuffix(strings.TrimSuffix(e.Name, ".bak"), ".json") {
+			return refuse(path, "this is a folder, expected is a file: move it away, and bring the file back: without it and its .bak the broker starts with an empty table")
 		}
 		found, err := holdsFile(fsys, path, isRocksData)
 		if err != nil {

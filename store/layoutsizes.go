@@ -9,9 +9,22 @@ import (
 	"peregrine/internal/sysio"
 )
 
-// sizeAdvice says what to do about a wrong size: a configured size that does not fit the directory, or a damaged file.
-func sizeAdvice(files []dataFile) string {
-	size := int64(0)
+// refuseLength refuses a file of the log that is too long, or too short in front of others that hold something: where all files have the
+// same other length it is the configuration that is wrong, else the file is damaged.
+func refuseLength(set settings, files []dataFile, f dataFile) error {
+	what := fmt.Sprintf("the file has %d bytes, expected are %d (mappedFileSizeCommitLog)", f.size, set.segmentBytes)
+	if made := madeWith(files); made > 0 && made != set.segmentBytes {
+		return refuse(f.path, "%s; the directory was made with mappedFileSizeCommitLog=%d: configure that", what, made)
+	}
+	if f.size > set.segmentBytes {
+		return refuse(f.path, "%s; bring it back from a copy, or cut what it has too many (truncate -s %d %s)", what, set.segmentBytes, filepath.Base(f.path))
+	}
+	return &RefusedError{Path: f.path, Repairable: true, Reason: what + ": it was cut short, and files behind it hold something; bring it back from a copy, " +
+		"or have peregrine dump --repair --fill --yes give it its length and fill what it lost, or move it and all older ones away"}
+}
+
+// madeWith returns the size that a log's files were made with if all of them have that length and a name that fits it, else 0.
+func madeWith(files []dataFile) (size int64) {
 	for _, f := range files {
 		if f.size == 0 {
 			continue
@@ -20,10 +33,10 @@ func sizeAdvice(files []dataFile) string {
 			size = f.size
 		}
 		if f.size != size || f.start%size != 0 {
-			return "the file is damaged, or does not belong there: restore it from a copy, or move it away"
+			return 0
 		}
 	}
-	return fmt.Sprintf("the directory was made with mappedFileSizeCommitLog=%d: configure that", size)
+	return size
 }
 
 // refuseOtherSize refuses a log of one file that is shorter than configured, unless that file was cut short: then it is served up to its last

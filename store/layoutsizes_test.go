@@ -99,3 +99,28 @@ func TestTheOnlyFileOfTheLogIsShort(t *testing.T) {
 		})
 	}
 }
+
+// The last file that holds anything may be short whatever the stop was: after kill -9 files made ahead follow it.
+func TestAShortFileInFrontOfUnusedOnes(t *testing.T) {
+	for _, left := range []int64{0, 10, 5000} {
+		root := t.TempDir()
+		set := filled(t, root)
+		s := openTest(t, sysio.OS{}, set)
+		want := len(served(t, s))
+		closeTest(t, s, true)
+		if left < 1000 {
+			want-- // the only one in that file
+		}
+		if err := errors.Join(os.Truncate(dataPath(set.logDir, 2*testSegment), left), put(dataPath(set.logDir, 3*testSegment), testSegment),
+			put(dataPath(set.logDir, 4*testSegment), 0), put(filepath.Join(root, abortName), 0)); err != nil {
+			t.Fatal(err)
+		}
+		s = openTest(t, sysio.OS{}, set)
+		if got := len(served(t, s)); got != want {
+			t.Errorf("with %d bytes of the last file left, %d records are served, want %d", left, got, want)
+		}
+		send(t, s, s.Queue("T", 0), "goes on")
+		mustDispatch(t, s, 0)
+		closeTest(t, s, true)
+	}
+}

@@ -16,7 +16,7 @@ import (
 // After a crash files with nothing in them can be all that a power cut left, if nothing was ever synced. Then recovery cuts the queues and
 // says so.
 func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
-	if blank, err := lay.logIsBlank(fsys); err != nil || !blank {
+	if blank, err := nothingWritten(fsys, lay.log); err != nil || !blank {
 		return err
 	}
 	begin := message.PhyOffset(0)
@@ -39,9 +39,9 @@ func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
 		"(storePathCommitLog says where it is looked for); to start empty, move %s and %s away as well", what, upTo, where, set.queueDir, set.indexDir)
 }
 
-// logIsBlank tells whether no file of the log holds a byte that is not zero. Mostly the head of the first one answers.
-func (lay *layout) logIsBlank(fsys sysio.FS) (bool, error) {
-	for _, f := range lay.log {
+// nothingWritten tells whether no file of the log holds a byte that is not zero. Mostly the head of the first one answers.
+func nothingWritten(fsys sysio.FS, files []dataFile) (bool, error) {
+	for _, f := range files {
 		var head [blankBytes]byte
 		if f.size < int64(len(head)) {
 			continue // a power cut took its length, or it is as good as empty

@@ -81,7 +81,7 @@ func claim(fsys sysio.FS, set settings) (held closers, lay *layout, run uint64, 
 			held.Close()
 		}
 	}()
-	if _, err := fsys.Stat(filepath.Join(set.root, lockName)); err != nil {
+	if info, err := fsys.Stat(filepath.Join(set.root, lockName)); err != nil || info.Dir {
 		if _, err := inspect(fsys, set); err != nil && (set.prepare == nil || !Repairable(err)) {
 			return nil, nil, 0, err
 		}

@@ -41,6 +41,11 @@ func (p *Plan) Apply(begin func() error) (Applied, error) {
 	if err == nil {
 		err = begin()
 	}
+	for _, f := range p.Short {
+		if err == nil {
+			err = a.setLength(f.Path, p.dir.SegmentBytes)
+		}
+	}
 	if err == nil && p.fill {
 		err = a.fill()
 	}
@@ -296,19 +301,23 @@ func (a *applier) mendLengths(q *QueueRepair) error {
 		if err != nil {
 			return err
 		}
-		file, err := a.fs.OpenFile(f.Path, os.O_RDWR, 0)
-		if err != nil {
-			return err
-		}
-		err = file.Truncate(a.p.dir.QueueFileBytes)
-		if err == nil {
-			err = file.Sync()
-		}
-		if err = errors.Join(err, file.Close()); err != nil {
+		if err := a.setLength(f.Path, a.p.dir.QueueFileBytes); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setLength gives a file its length, durably.
+func (a *applier) setLength(path string, n int64) error {
+	file, err := a.fs.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err = file.Truncate(n); err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // closeHoles makes empty units of a queue whose files stay keep their places: a start takes the first one for the queue's end, and

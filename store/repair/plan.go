@@ -59,8 +59,9 @@ type Plan struct {
 	Index  []*inspect.IndexFile // files to be moved away
 	// Reindex says that the index is made again, whether it has files or not.
 	Reindex bool
-	Tail    Place // what stands behind the end of the log and is cut by the start; no Bytes when nothing does
-	Crashed bool  // the start recovers
+	Short   []inspect.File // of the log, cut short in front of its end: they are given their length
+	Tail    Place          // what stands behind the end of the log and is cut by the start; no Bytes when nothing does
+	Crashed bool           // the start recovers
 	// NeedsFill says that Apply refuses with ErrNeedsFill.
 	NeedsFill bool
 
@@ -136,6 +137,11 @@ func Make(o Options) (*Plan, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range d.Log {
+		if f.Size < d.SegmentBytes && message.PhyOffset(f.Start+d.SegmentBytes) <= p.plan.Report.End {
+			p.plan.Short = append(p.plan.Short, f)
+		}
 	}
 	p.reindex()
 	return &p.plan, nil
