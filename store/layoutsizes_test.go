@@ -116,11 +116,11 @@ func TestAShortFileInFrontOfUnusedOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = openTest(t, sysio.OS{}, set)
+		mustDispatch(t, s, s.Recovery().RedispatchFrom)
 		if got := len(served(t, s)); got != want {
 			t.Errorf("with %d bytes of the last file left, %d records are served, want %d", left, got, want)
 		}
 		send(t, s, s.Queue("T", 0), "goes on")
-		mustDispatch(t, s, 0)
-		closeTest(t, s, true)
+		closeTest(t, s, false)
 	}
 }
