@@ -100,7 +100,8 @@ const (
 
 // Retention.
 const (
-	// firstPassIntervals is after how many cleanResourceIntervals the first pass comes: a minute with the default of 10 s.
+	// firstPassIntervals is after how many cleanResourceIntervals the first pass comes: a minute with the default of 10 s. Unless
+	// the disk is full by then: see intervalOver.
 	firstPassIntervals = 6
 	// deletedTopicsMax bounds the topics that were deleted while messages of theirs are in the log (peregrine.deleted); beyond
 	// it a deletion is refused until files of the log have expired.

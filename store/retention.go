@@ -53,6 +53,8 @@ type cleaner struct {
 	hurry  atomic.Bool  // the next wake-up is for a pass, not only for unmapped files
 	began  atomic.Bool  // the first pass was made: from now on a disk that fills up brings the next one forward
 
+	intervals int // that are over; only the goroutine of run
+
 	// pending is how many bytes of deleted files have their blocks still.
 	pending atomic.Int64
 	counts  retentionCounts
@@ -94,11 +96,10 @@ func (c *cleaner) bringForward() {
 	c.poke()
 }
 
-// run is the cleaner's goroutine. The first pass comes late: a broker that has just started has better things to do, and its
-// operator a minute to stop it.
+// run is the cleaner's goroutine.
 func (c *cleaner) run() {
 	defer c.s.running.Done()
-	timer := time.NewTimer(c.set().every * firstPassIntervals)
+	timer := time.NewTimer(c.set().every)
 	defer timer.Stop()
 	for {
 		select {
@@ -112,10 +113,20 @@ func (c *cleaner) run() {
 				c.giveBack()
 			}
 		case <-timer.C:
-			c.began.Store(true)
-			c.pass()
+			c.intervalOver()
 			timer.Reset(c.set().every)
 		}
+	}
+}
+
+// intervalOver makes a pass. The first one comes late: a broker that has just started has better things to do, and its operator a minute
+// to stop it. But sends that are refused because the disk is full wait for one interval at most.
+func (c *cleaner) intervalOver() {
+	if c.intervals++; c.intervals >= firstPassIntervals || errors.Is(c.s.Refusal(), ErrDiskFull) {
+		c.began.Store(true)
+	}
+	if c.began.Load() {
+		c.pass()
 	}
 }
 

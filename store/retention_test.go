@@ -263,6 +263,41 @@ func TestFullDiskCleansItself(t *testing.T) {
 	send(t, a.s, a.s.Queue("T", 0), "after")
 }
 
+// A broker that starts on a full disk accepts sends after one interval, though nobody has synced its queues since: the pass does, and what it
+// deletes has its entries. With space left its first pass waits for a minute.
+func TestFullDiskNeedsNoFirstMinute(t *testing.T) {
+	a := newAged(t)
+	a.fill(8)
+	c := a.s.cleaner
+	for range firstPassIntervals - 1 {
+		c.intervalOver()
+	}
+	if n := a.s.Retention().Passes; n != 0 {
+		t.Errorf("%d passes in the first minute", n)
+	}
+	c.intervalOver()
+	if n := a.s.Retention().Passes; n != 1 {
+		t.Errorf("%d passes after it", n)
+	}
+
+	a = newAged(t)
+	a.fill(8)
+	a.diskAt(91)
+	a.s.tick()
+	if !errors.Is(a.s.Refusal(), ErrDiskFull) {
+		t.Fatalf("refusal: %v", a.s.Refusal())
+	}
+	q := a.s.Queue("T", 0)
+	if q.synced != 0 {
+		t.Fatalf("the queue is synced up to %d", q.synced)
+	}
+	a.s.cleaner.intervalOver()
+	a.expect("one interval on a full disk", 7, 7)
+	if q.synced != q.Max() {
+		t.Errorf("the queue is synced up to %d of %d", q.synced, q.Max())
+	}
+}
+
 // While the disk is above diskMaxUsedSpaceRatio the next candidates are not mapped, so that deleting them frees space at once.
 func TestCandidatesAreUnmappedEarly(t *testing.T) {
 	a := newAged(t)
