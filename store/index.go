@@ -112,8 +112,12 @@ func (x *Index) Add(records []IndexRecord) (int, error) {
 	x.mu.Lock() // of queries, for a slot is read while its file may be written
 	done, err := x.add(records)
 	if x.w != nil {
+		newest := x.files[len(x.files)-1]
+		if newest.doubted {
+			x.w.header.slotsUsed = slotsDoubted
+		}
 		x.w.writeHeader()
-		x.files[len(x.files)-1].header = x.w.header
+		newest.header = x.w.header
 	}
 	x.mu.Unlock()
 	return done, err

@@ -18,7 +18,7 @@ import (
 //	8                   8     endTime    store time of the newest record, ms
 //	16                  8     beginPhy   position of the first record
 //	24                  8     endPhy     position of the newest record; what is below is not indexed again
-//	32                  4     slotsUsed  slots that are not 0
+//	32                  4     slotsUsed  slots that are not 0; -1: a query met damage in the file, see indexdamage.go
 //	36                  4     count      number of the next item, at least 1 (what is less on disk is read as 1)
 //	40+4k               4     slot k     number of its newest item, 0 = none; k < maxHashSlotNum
 //	40+4*slots+20n      4     hash       of topic#key, see indexHash; item n, 1 <= n < count <= maxIndexNum; item 0 is not used
@@ -107,6 +107,8 @@ type indexFile struct {
 	name   string
 	path   string
 	header indexHeader
+	// doubted says that damage was met in this run; under Index.mu.
+	doubted bool
 }
 
 // indexNameOK tells the names of index files: digits. The original skips all others.

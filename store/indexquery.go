@@ -71,8 +71,13 @@ func (x *Index) Query(q IndexQuery) (*IndexResult, error) {
 		if f.header.endTime < q.Begin {
 			break
 		}
-		if err := run.file(f); err != nil {
+		broken, err := run.file(f)
+		if err != nil {
 			return nil, err
+		}
+		if broken {
+			run.result.Broken = true
+			x.doubt(f)
 		}
 	}
 	run.finish()
@@ -128,14 +133,14 @@ type queryRun struct {
 	view         message.View
 }
 
-// file walks the chain of the key in one file, from the newest item to the oldest.
-func (r *queryRun) file(f *indexFile) error {
+// file walks the chain of the key in one file, from the newest item to the oldest. broken says that it ends where no chain can.
+func (r *queryRun) file(f *indexFile) (broken bool, err error) {
 	file, err := r.x.fsys.OpenFile(f.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // deleted meanwhile, with its records
+		return false, nil // deleted meanwhile, with its records
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer file.Close()
 	var slot [indexSlotBytes]byte
@@ -143,7 +148,7 @@ func (r *queryRun) file(f *indexFile) error {
 	_, err = file.ReadAt(slot[:], r.x.geo.slotAt(r.hash))
 	r.x.mu.RUnlock()
 	if err != nil {
-		return err
+		return false, err
 	}
 	count := int64(f.header.count)
 	n := int64(int32(binary.BigEndian.Uint32(slot[:])))
@@ -152,14 +157,12 @@ func (r *queryRun) file(f *indexFile) error {
 		if n >= count {
 			// Added behind our look at the header: one look more, and it counts.
 			if count = r.x.countOf(f.name); n >= count {
-				r.result.Broken = r.result.Broken || count > 0 // else the file was deleted meanwhile
-				return nil
+				return count > 0, nil // else the file was deleted meanwhile
 			}
 			r.window.count = count
 		}
 		if n < 0 {
-			r.result.Broken = true
-			return nil
+			return true, nil
 		}
 		if r.items++; r.items > indexItemsPerQueryMax {
 			r.result.Cut, r.done = true, true
@@ -167,11 +170,10 @@ func (r *queryRun) file(f *indexFile) error {
 		}
 		it, err := r.window.item(n)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if it.hash < 0 || r.x.geo.slotAt(it.hash) != r.x.geo.slotAt(r.hash) || it.phy < f.header.beginPhy || int64(it.prev) >= n {
-			r.result.Broken = true
-			return nil
+		if it == (indexItem{}) || it.hash < 0 || r.x.geo.slotAt(it.hash) != r.x.geo.slotAt(r.hash) || it.phy < f.header.beginPhy || int64(it.prev) >= n {
+			return true, nil
 		}
 		if it.phy < r.x.s.MinPhy() {
 			r.done = true // and so is everything older
@@ -187,13 +189,13 @@ func (r *queryRun) file(f *indexFile) error {
 				r.last = it.phy
 			default:
 				if err := r.candidate(it.phy); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
 		n = int64(it.prev)
 	}
-	return nil
+	return false, nil
 }
 
 // inTime reads the time of a record whose second lies on the border of the window. That costs far less than reading the record, and

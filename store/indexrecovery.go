@@ -153,7 +153,18 @@ func (x *Index) open(f *indexFile, report RecoveryReport, newest bool, after mes
 	case newest && int64(h.count) == x.geo.items && h.count > 1:
 		// The file behind it is not there (yet), which may have the other items of the last record: the original splits a record.
 		return true, nil
+	case x.writes && h.slotsUsed == slotsDoubted:
+		return true, nil
 	case !report.Clean && (newest || h.endTime > x.s.checkpoint.indexTime()), report.Whole && h.count > 1:
+		return true, nil
+	}
+	if !x.endsFit(file, h) {
+		then := "what does not fit is made again from the log"
+		if !x.writes {
+			then = "queries do not look at it"
+		}
+		x.logger.Warn("an index file is damaged, or was made with another maxHashSlotNum and maxIndexNum than are configured: its items are not where they should be; "+then,
+			"file", f.path, "maxHashSlotNum", x.geo.slots, "maxIndexNum", x.geo.items)
 		return true, nil
 	}
 	return newest && h.count > 1 && h.endPhy >= x.s.MinPhy() && !x.recordBegins(h.endPhy), nil
@@ -178,7 +189,7 @@ func (x *Index) repair(found []*indexFile, i int, after, end message.PhyOffset, 
 	defer file.Close()
 	was := f.header
 	walk := indexWalk{geo: x.geo, file: file, slots: make([]int32, x.geo.slots)}
-	if x.s.Recovery().Whole {
+	if x.s.Recovery().Whole || was.slotsUsed == slotsDoubted {
 		walk.check = newItemCheck(x)
 	}
 	if err := walk.run(after, end, quit); err != nil {

@@ -62,7 +62,7 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 	if found.Recovering || mending || behind >= indexBehindTold {
 		why = fmt.Sprintf("the index is incomplete, %d bytes of the log are not in it yet", behind)
 	} else if found.Broken {
-		why = "a file of the index is damaged, there may be more messages; moved away, it is made again at the next start"
+		why = "a file of the index is damaged, there may be more messages; the next start makes it again"
 	} else if found.Cut {
 		why = "the search ended at a limit, there may be older messages"
 	}
