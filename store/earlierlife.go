@@ -39,13 +39,33 @@ func (r *recovery) ofEarlierLife(q *Queue, v *message.View) (bool, error) {
 	return false, nil
 }
 
+// death is a deletion that records of an earlier life tell of: the one that the newest of them tells, and what those before it do.
+type death struct {
+	deletion
+	before  deletion
+	records int64
+}
+
 // diedBehind notes that the topic was deleted after the record.
 func (r *recovery) diedBehind(q *Queue, v *message.View) {
 	if r.died == nil {
-		r.died = map[string]deletion{}
+		r.died = map[string]death{}
 	}
-	if r.died[q.topic].at <= v.PhyOffset {
-		r.died[q.topic] = deletion{at: v.PhyOffset + 1, time: v.StoreTimestamp}
+	if d := r.died[q.topic]; d.at <= v.PhyOffset {
+		r.died[q.topic] = death{deletion{at: v.PhyOffset + 1, time: v.StoreTimestamp}, d.deletion, d.records + 1}
+	}
+}
+
+// livedOn takes back what a record told whose head turned out to be damaged.
+func (r *recovery) livedOn(phy message.PhyOffset) {
+	for topic, d := range r.died {
+		switch {
+		case d.at != phy+1:
+		case d.before.at == 0:
+			delete(r.died, topic)
+		default:
+			r.died[topic] = death{deletion: d.before, records: d.records - 1}
+		}
 	}
 }
 
@@ -55,7 +75,9 @@ func (r *recovery) settleDeleted(end message.PhyOffset) error {
 	marks, changed := maps.Clone(r.lay.deleted), len(r.died) > 0 || r.lowered
 	for topic, mark := range r.died {
 		if mark.at > marks[topic].at {
-			marks[topic] = mark
+			marks[topic] = mark.deletion
+			r.logger.Warn("a topic was deleted and made again: the log has older records with offsets that its queues gave out anew; those are not shown",
+				"topic", topic, "before", int64(mark.at), "records", mark.records)
 		}
 	}
 	for topic, mark := range marks {

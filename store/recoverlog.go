@@ -42,7 +42,7 @@ type logScanner struct {
 func (s *logScanner) close() {
 	if s.file != nil {
 		s.file.Close()
-		s.file = nil
+		s.file, s.cur = nil, nil
 	}
 }
 
@@ -238,7 +238,7 @@ func (r *recovery) crashStart() (message.PhyOffset, error) {
 // behind them are stepped over: by their own length when the header is sound, else to where somebody names the next. followed says that
 // the log goes on at limit.
 func (r *recovery) walk(sc *logScanner, from, limit message.PhyOffset, followed bool) (message.PhyOffset, error) {
-	r.order = map[*Queue]*queueOrder{}
+	r.order, r.walkFrom = map[*Queue]*queueOrder{}, from
 	end, err := r.walkRecords(sc, from, limit, followed)
 	if err != nil {
 		return 0, err
@@ -386,6 +386,7 @@ func (r *recovery) noteDamaged(d *suspect) error {
 		return r.hideRange(d.DamagedRange)
 	}
 	r.s.damaged[d.Phy] = true
+	r.livedOn(d.Phy)
 	v := &message.View{Topic: []byte(d.topic), QueueID: d.queueID, QueueOffset: d.offset, SysFlag: d.sysFlag, StoreTimestamp: d.storeTime, PhyOffset: d.Phy}
 	if err := r.passInOrder(v); err != nil {
 		return err

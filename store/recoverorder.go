@@ -18,11 +18,17 @@ import (
 //	expected 7, it says 9, the next says 7      it does not belong to this queue
 //	anything else, or no next one               damaged if the unit of 7 names it, or an earlier start found so; else right
 //
+// Records that no row knows to be missing, in front of the first one of a queue and behind its last one, are known by the queue's units, and so is a
+// sysFlag that takes a message out of its queue.
+//
 // What the original has shifted stays in the row: there the units are wrong, not the records. One that says less than what is expected,
 // alone, can be what a run of the original appended that had lost its queue entries.
 
 // headDamaged is how reasons begin that a start has for such a record; the state file keeps them.
 const headDamaged = "the head is damaged"
+
+// standsHere is in the reason of a record whose place is in the queue that it names.
+const standsHere = "it stands where"
 
 // queueOrder is how far the scan has come in a queue.
 type queueOrder struct {
@@ -34,12 +40,18 @@ type queueOrder struct {
 func (r *recovery) noteRecord(v *message.View) error {
 	r.checked.Add(1)
 	r.last = max(r.last, v.StoreTimestamp)
+	if !entersQueue(v.SysFlag) {
+		return r.noteOutside(v)
+	}
 	q := r.queueOf(v)
 	if q == nil {
 		return nil
 	}
 	o := r.order[q]
 	if o == nil {
+		if err := r.foreignIn(q, 0, v.QueueOffset); err != nil {
+			return err
+		}
 		if known, strange, err := r.strangeStill(q, v); strange || err != nil {
 			if err != nil {
 				return err
@@ -68,6 +80,31 @@ func (r *recovery) noteRecord(v *message.View) error {
 	}
 	o.next++
 	return r.takeRecord(v)
+}
+
+// noteOutside is noteRecord for one that enters no queue, by its sysFlag. These have queue offset 0: one that stands where the row of a queue
+// goes on has a damaged sysFlag.
+func (r *recovery) noteOutside(v *message.View) error {
+	q := r.s.queues.lookup(v.Topic, v.QueueID)
+	if q == nil || v.PhyOffset < q.bornAt {
+		return nil
+	}
+	if _, known := r.wasDamaged(v); known {
+		return r.noteDamaged(headOf(q, v.QueueOffset, v))
+	}
+	o := r.order[q]
+	if o == nil {
+		return nil
+	}
+	if o.odd != nil && o.odd.QueueOffset+1 == v.QueueOffset {
+		if err := r.settleOdd(q, o, v.QueueOffset); err != nil {
+			return err
+		}
+	}
+	if v.QueueOffset != o.next || o.odd != nil {
+		return nil
+	}
+	return r.noteDamaged(headOf(q, o.next, v))
 }
 
 // passInOrder goes on in the row of a queue behind a damaged record, if its head fits in there.
@@ -145,9 +182,9 @@ func (r *recovery) settleOdd(q *Queue, o *queueOrder, follows message.QueueOffse
 		if err != nil {
 			return err
 		}
-		_, known := r.wasDamaged(v)
-		named := u.Phy == v.PhyOffset && u.Size == v.Size
-		misnumbered, stranger = named || known && follows < 0, !named && known && follows >= 0
+		before, known := r.wasDamaged(v)
+		misnumbered = u.Phy == v.PhyOffset && u.Size == v.Size || known && follows < 0 && strings.Contains(before.Reason, standsHere)
+		stranger = known && !misnumbered
 	}
 	d := suspect{DamagedRange: DamagedRange{Phy: v.PhyOffset, Bytes: int64(v.Size)}, unseen: true, topic: q.topic, queueID: q.id, offset: o.next,
 		sysFlag: v.SysFlag, storeTime: v.StoreTimestamp}
@@ -157,9 +194,18 @@ func (r *recovery) settleOdd(q *Queue, o *queueOrder, follows message.QueueOffse
 		return r.hideAndNote(q, v, &d)
 	case misnumbered:
 		d.isRecord = true
-		d.Reason = fmt.Sprintf(headDamaged+": it says queue offset %d, it stands where %d belongs", v.QueueOffset, o.next)
+		d.Reason = fmt.Sprintf(headDamaged+": it says queue offset %d, "+standsHere+" %d belongs", v.QueueOffset, o.next)
 		o.next++
 		return r.hideAndNote(q, v, &d)
+	}
+	if follows < 0 {
+		d, err := r.ownedBy(q, v)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			return r.noteDamaged(d)
+		}
 	}
 	from := o.next
 	o.next = v.QueueOffset + 1
@@ -167,6 +213,27 @@ func (r *recovery) settleOdd(q *Queue, o *queueOrder, follows message.QueueOffse
 		return err
 	}
 	return r.takeRecord(v)
+}
+
+// ownedBy looks for the record, which is not the next one of the queue that it names, in the units of the topic's other queues. It describes
+// the damage if one has it and its own queue does not.
+func (r *recovery) ownedBy(q *Queue, v *message.View) (*suspect, error) {
+	if u, err := r.unitAt(q, v.QueueOffset); err != nil || u.Phy == v.PhyOffset {
+		return nil, err
+	}
+	for _, other := range r.s.queues.ofTopic(q.topic) {
+		if other == q {
+			continue
+		}
+		at, err := other.firstReadable(other.Min(), other.Max(), v.PhyOffset)
+		if err != nil {
+			return nil, err
+		}
+		if u, err := r.unitAt(other, at); err != nil || u.Phy == v.PhyOffset && u.Size == v.Size {
+			return headOf(other, at, v), err
+		}
+	}
+	return nil, nil
 }
 
 // hideAndNote is noteDamaged for a record whose own offset is not its place: a queue may have it there, too.
@@ -177,7 +244,7 @@ func (r *recovery) hideAndNote(q *Queue, v *message.View, d *suspect) error {
 	return r.noteDamaged(d)
 }
 
-// settleOdds decides about all records that are held back.
+// settleOdds decides about all records that are held back, and looks for records behind the last ones of the queues.
 func (r *recovery) settleOdds() error {
 	for q, o := range r.order {
 		if o.odd != nil {
@@ -186,18 +253,51 @@ func (r *recovery) settleOdds() error {
 			}
 		}
 	}
+	var queues []*Queue
+	r.s.queues.each(func(q *Queue) bool { queues = append(queues, q); return true })
+	for _, q := range queues {
+		var next message.QueueOffset
+		if o := r.order[q]; o != nil {
+			next = o.next
+		}
+		if err := r.foreignIn(q, next, q.Max()); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// foreignIn is strangersIn for the units in front of the first record of a queue that the walk met, and behind the last one, where it looks for
+// records that claim no place in this queue. About those that do the row has decided: the original may have shifted their units.
+func (r *recovery) foreignIn(q *Queue, from, to message.QueueOffset) error {
+	if to = min(to, q.Max()); from >= to {
+		return nil
+	}
+	from = max(from, q.Min(), message.QueueOffset(q.firstFile/unitBytes))
+	if from >= to {
+		return nil
+	}
+	from, err := q.firstReadable(from, to, max(r.walkFrom, q.bornAt))
+	if err != nil {
+		return err
+	}
+	return r.strangers(q, from, to, true)
 }
 
 // strangersIn looks at the units of queue offsets [from, to) that no record of the log has: a unit that names a good record, which says that
 // it belongs elsewhere, but that no unit names there, shows that the record's head is damaged.
 func (r *recovery) strangersIn(q *Queue, from, to message.QueueOffset) error {
+	return r.strangers(q, from, to, false)
+}
+
+// strangers does that for strangersIn and, with foreign, for foreignIn. It looks at unitWindowUnits at most.
+func (r *recovery) strangers(q *Queue, from, to message.QueueOffset, foreign bool) error {
 	for off := from; off < min(to, from+unitWindowUnits); off++ {
 		u, err := r.unitAt(q, off)
 		if err != nil {
 			return err
 		}
-		if !u.valid() || u.IsPreBlank() || r.s.damaged[u.Phy] {
+		if !u.valid() || u.IsPreBlank() || u.Phy < q.bornAt || r.s.damaged[u.Phy] {
 			continue
 		}
 		v, err := r.probe.look(u.Phy)
@@ -205,26 +305,39 @@ func (r *recovery) strangersIn(q *Queue, from, to message.QueueOffset) error {
 			return err
 		}
 		view := &r.probe.view
-		if v != recordGood || view.Size != u.Size || view.QueueOffset == off && view.QueueID == q.id && string(view.Topic) == q.topic {
+		if v != recordGood || view.Size != u.Size || view.IsFiller() {
 			continue
 		}
-		d := suspect{DamagedRange: DamagedRange{Phy: u.Phy, Bytes: int64(u.Size),
-			Reason: fmt.Sprintf(headDamaged+": it says %s queue %d offset %d", view.Topic, view.QueueID, view.QueueOffset)},
-			isRecord: true, unseen: true, topic: q.topic, queueID: q.id, offset: off, sysFlag: view.SysFlag, storeTime: view.StoreTimestamp}
-		if other := r.s.queues.lookup(view.Topic, view.QueueID); other != nil {
-			there, err := r.unitAt(other, view.QueueOffset)
-			if err != nil {
-				return err
+		if entersQueue(view.SysFlag) {
+			here := view.QueueID == q.id && string(view.Topic) == q.topic
+			if here && (foreign || view.QueueOffset == off) {
+				continue
 			}
-			if there.Phy == u.Phy {
-				continue // the record is right
+			if other := r.s.queues.lookup(view.Topic, view.QueueID); other != nil {
+				there, err := r.unitAt(other, view.QueueOffset)
+				if err != nil {
+					return err
+				}
+				if there.Phy == u.Phy {
+					continue // the record is right
+				}
 			}
 		}
-		if err := r.noteDamaged(&d); err != nil {
+		if err := r.noteDamaged(headOf(q, off, view)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// headOf describes a record whose head is damaged, and whose place in a queue is known.
+func headOf(q *Queue, off message.QueueOffset, v *message.View) *suspect {
+	says := fmt.Sprintf("%s queue %d offset %d", v.Topic, v.QueueID, v.QueueOffset)
+	if !entersQueue(v.SysFlag) {
+		says = fmt.Sprintf("sysFlag %#x, of a message that enters no queue", v.SysFlag)
+	}
+	return &suspect{DamagedRange: DamagedRange{Phy: v.PhyOffset, Bytes: int64(v.Size), Reason: headDamaged + ": it says " + says}, isRecord: true, unseen: true,
+		topic: q.topic, queueID: q.id, offset: off, sysFlag: v.SysFlag &^ message.SysFlagTransactionMask, storeTime: v.StoreTimestamp}
 }
 
 // strangeStill tells whether the first record that is met of a queue was stepped over by an earlier start, and its own place in the queue

@@ -3,6 +3,8 @@ package store
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"peregrine/internal/message"
 )
@@ -73,6 +75,25 @@ func (r *recovery) missingUnits() {
 			r.trust = trustNothing
 			r.whyScan = fmt.Sprintf("queue %s-%d lacks entries that it had", saved.topic, saved.id)
 			return
+		}
+	}
+}
+
+// keepNext keeps queue offsets of damaged records from being given out again: the entries that named them were cut with the
+// untrusted ones, and what was dispatched anew does not bring them back. After a power cut the file may know offsets of records that are lost:
+// not to use these either costs blank entries, so only a damaged head is worth it.
+func (r *recovery) keepNext() {
+	head := func(d DamagedRange) bool { return strings.HasPrefix(d.Reason, headDamaged) }
+	if r.saved == nil || !(r.trust == trustCache && len(r.known) > 0) && !slices.ContainsFunc(r.known, head) {
+		return
+	}
+	for i := range r.saved.queues {
+		saved := &r.saved.queues[i]
+		if mark, deleted := r.lay.deleted[saved.topic]; deleted && mark.at >= r.saved.end {
+			continue // since the state file was written
+		}
+		if q := r.s.queues.lookup([]byte(saved.topic), saved.id); q != nil && q.Next() < saved.next {
+			q.next.Store(int64(saved.next))
 		}
 	}
 }

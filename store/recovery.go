@@ -85,12 +85,13 @@ type recovery struct {
 	loose   looseNames
 	keys    Index // for hashes of keys
 	below   map[*Queue]belowFiles
-	died    map[string]deletion // topics that another broker deleted, see settleDeleted
-	lowered bool                // deletions, see lowerDeleted
-	missing message.PhyOffset   // trustNothing and trustCache: the first record that lacks its unit
-	told    int64               // damaged places that this start met
+	died    map[string]death  // topics that another broker deleted, see settleDeleted
+	lowered bool              // deletions, see lowerDeleted
+	missing message.PhyOffset // trustNothing and trustCache: the first record that lacks its unit
+	told    int64             // damaged places that this start met
 
 	order    map[*Queue]*queueOrder // of one walk over the log
+	walkFrom message.PhyOffset      // where it began
 	heldBack int                    // records in it that break the row
 
 	extQueues []*Queue // trustAll: those whose last unit names an ext unit
@@ -147,6 +148,7 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 		if err := r.settleQueues(end); err != nil {
 			return err
 		}
+		r.keepNext()
 	}
 	if err := r.settlePositions(end); err != nil {
 		return err

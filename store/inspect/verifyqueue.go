@@ -62,7 +62,7 @@ func (v *verifier) queue(topic []byte, id message.QueueID) *queueState {
 // claim takes a record in its queue: its offset is the next one, and its unit says the same as the record.
 func (v *verifier) claim(view *message.View, damaged bool) error {
 	if !entersQueue(view.SysFlag) {
-		return nil
+		return v.claimsNone(view)
 	}
 	q := v.queue(view.Topic, view.QueueID)
 	off := view.QueueOffset
@@ -102,6 +102,23 @@ func (v *verifier) claim(view *message.View, damaged bool) error {
 	}
 	q.next, q.phy = off+1, view.PhyOffset
 	return v.compare(q, off, view, damaged)
+}
+
+// claimsNone is claim for a record that enters no queue, by its sysFlag. These have queue offset 0, and no queue keeps a place for one.
+func (v *verifier) claimsNone(view *message.View) error {
+	if q := v.queues[string(view.Topic)][view.QueueID]; view.QueueOffset == 0 {
+		if q == nil || q.next >= 0 {
+			return nil
+		}
+		if u, err := v.unit(q, 0); err != nil || !u.PreBlank() {
+			return err
+		}
+	}
+	f := v.d.place(&Finding{Level: Fault, Kind: KindOffset}, view.PhyOffset)
+	id, o := int32(view.QueueID), int64(view.QueueOffset)
+	f.Topic, f.Queue, f.Offset = string(view.Topic), &id, &o
+	v.found(f.format("the record has a place in a queue, and sysFlag %#x, of a message that enters none", view.SysFlag))
+	return nil
 }
 
 func (v *verifier) unit(q *queueState, off message.QueueOffset) (Unit, error) {

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"peregrine/internal/message"
+	"peregrine/internal/sysio"
+)
+
+// Each byte of a record's head from QUEUEID to BORNTIMESTAMP is damaged, of records in the middle and at both ends of a queue. However the
+// directory was left, every other message stands where it did; the record of that head is served where it belongs, or its place is
+// kept, the log tells of it once and it is counted. No offset is given out again, now or later.
+func TestEveryByteOfAHeadCostsItsRecordAtMost(t *testing.T) {
+	for form, leave := range map[string]func(*testing.T, *sysio.FaultFS, settings, *Store) *sysio.FaultFS{
+		"clean without state": func(t *testing.T, fsys *sysio.FaultFS, set settings, s *Store) *sysio.FaultFS {
+			closeTest(t, s, true)
+			forgetState(t, fsys, set)
+			return fsys
+		},
+		"killed": func(t *testing.T, fsys *sysio.FaultFS, set settings, s *Store) *sysio.FaultFS {
+			return killed(fsys, s)
+		},
+		"killed without state": func(t *testing.T, fsys *sysio.FaultFS, set settings, s *Store) *sysio.FaultFS {
+			fsys = killed(fsys, s)
+			forgetState(t, fsys, set)
+			return fsys
+		},
+		"another boot": func(t *testing.T, fsys *sysio.FaultFS, set settings, s *Store) *sysio.FaultFS {
+			fsys = killed(fsys, s)
+			anotherBoot(t, fsys, set)
+			return fsys
+		},
+	} {
+		for _, hit := range []place{{"T", 0, 0}, {"T", 0, 10}, {"T", 0, 39}, {"U", 0, 5}} {
+			for at := int64(12); at < 48; at++ {
+				for _, mask := range []byte{0x10, 0x04, 0x01} {
+					if hit.topic == "U" && (at >= 28 && at < phyFieldEnd || at == 39 && mask == 0x10) {
+						continue // the last record of the log, and nothing that can be stepped over: its end is torn
+					}
+					t.Run(fmt.Sprintf("%s/%v/byte %d^%#x", form, hit, at, mask), func(t *testing.T) {
+						oneByteOfAHead(t, leave, hit, at, mask)
+					})
+				}
+			}
+		}
+	}
+}
+
+func oneByteOfAHead(t *testing.T, leave func(*testing.T, *sysio.FaultFS, settings, *Store) *sysio.FaultFS, hit place, at int64, mask byte) {
+	fsys, set := sysio.NewFaultFS(), testSettings(memoryRoot)
+	s := openTest(t, fsys, set)
+	want, next := map[place]message.PhyOffset{}, map[place]message.QueueOffset{}
+	add := func(topic string, id message.QueueID) {
+		m := send(t, s, s.Queue(topic, id), "body")
+		want[place{topic, id, m.QueueOffset}] = m.PhyOffset
+		next[place{topic, id, 0}] = m.QueueOffset + 1
+	}
+	for n := range 40 {
+		add("T", 0)
+		if n%2 == 0 {
+			add("T", 1)
+		}
+		if n%8 == 0 {
+			add("U", 0)
+		}
+	}
+	add("U", 0) // the last record of the log
+	mustDispatch(t, s, 0)
+	fsys = leave(t, fsys, set, s)
+	spoiled := want[hit]
+	flip(t, fsys, dataPath(set.logDir, 0), int64(spoiled)+at, mask)
+	delete(want, hit)
+	var before bool
+	for round := range 3 {
+		var lines bytes.Buffer
+		s := openLogged(t, fsys, set, &lines)
+		r := s.Recovery()
+		mustDispatch(t, s, r.RedispatchFrom)
+		got := served(t, s)
+		phy, shown := got[hit]
+		delete(got, hit)
+		for at, phy := range want {
+			if got[at] != phy {
+				t.Errorf("round %d: %v names %d, want %d", round, at, got[at], phy)
+			}
+			delete(got, at)
+		}
+		for at, phy := range got {
+			t.Errorf("round %d: %v serves %d", round, at, phy)
+		}
+		told := strings.Count(lines.String(), "damaged part of the log stepped over")
+		switch {
+		case shown && phy != spoiled:
+			t.Errorf("round %d: the place serves %d", round, phy)
+		case shown && (told > 0 || r.DamagedCount > 0):
+			t.Errorf("round %d: it is served, and called damaged:\n%s", round, lines.String())
+		case !shown && (r.DamagedCount != 1 || round == 0 && told != 1):
+			t.Errorf("round %d: %d damaged places, %d lines:\n%s", round, r.DamagedCount, told, lines.String())
+		case round > 0 && shown != before:
+			t.Errorf("round %d: served %v, before %v", round, shown, before)
+		}
+		before = shown
+		switch round {
+		case 0:
+			fsys = killed(fsys, s)
+			continue
+		case 2:
+			for q, offset := range next {
+				if m := send(t, s, s.Queue(q.topic, q.id), "next"); m.QueueOffset != offset {
+					t.Errorf("%s-%d: the next message got offset %d, want %d", q.topic, q.id, m.QueueOffset, offset)
+				}
+			}
+		}
+		closeTest(t, s, true)
+	}
+}
+
+func killed(fsys *sysio.FaultFS, s *Store) *sysio.FaultFS {
+	next := fsys.Kill()
+	s.abandon()
+	return next
+}
+
+func forgetState(t *testing.T, fsys *sysio.FaultFS, set settings) {
+	t.Helper()
+	if err := fsys.Remove(filepath.Join(set.root, stateName)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// anotherBoot makes the state file tell of a machine that went down since, while all that was written is there.
+func anotherBoot(t *testing.T, fsys *sysio.FaultFS, set settings) {
+	t.Helper()
+	st, err := readState(fsys, set.root)
+	if err != nil || st == nil {
+		t.Fatal(err)
+	}
+	st.boot = "another boot"
+	if err := writeWhole(fsys, filepath.Join(set.root, stateName), string(st.encode())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flip(t *testing.T, fsys *sysio.FaultFS, path string, at int64, mask byte) {
+	t.Helper()
+	f, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err = f.ReadAt(b, at); err == nil {
+		b[0] ^= mask
+		_, err = f.WriteAt(b, at)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
