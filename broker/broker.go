@@ -384,6 +384,9 @@ func (b *Broker) Stop(drain time.Duration) (clean bool) {
 	indexed := b.indexer == nil || b.indexer.Stop(deadline)
 	errs = errors.Join(errs, b.keeper.Stop(), b.delays.Persist(), b.offsets.Persist(), b.groups.Save(), b.topics.Save())
 	if errs != nil || !drained || !indexed {
+		if !indexed {
+			errs = errors.Join(errs, errors.New("the index is not complete"), b.indexer.Err())
+		}
 		b.logger.Error("the stop is not clean, the next start recovers", "dispatched", drained, "indexed", indexed, "err", errs)
 		return false
 	}

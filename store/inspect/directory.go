@@ -182,12 +182,18 @@ func (d *Directory) relative(path string) string {
 	return path
 }
 
-// fileBytes finds out the length that files were made with: the smallest distance of two neighbours, else the largest length.
+// fileBytes finds out the length that files were made with: that of all files but empty ones, if two at least have the same and their names fit
+// it; else the smallest distance of two neighbours, else the largest length.
 // 0 = not known: there are no files, or a running broker has made some and given none its length yet.
 func fileBytes(sets ...[]File) int64 {
 	var distance, length int64
+	equal, alike := 0, true
 	for _, files := range sets {
 		for i, f := range files {
+			if f.Size > 0 {
+				alike = alike && (length == 0 || f.Size == length) && f.Start%f.Size == 0
+				equal++
+			}
 			length = max(length, f.Size)
 			if i > 0 && f.Start > files[i-1].Start {
 				if by := f.Start - files[i-1].Start; distance == 0 || by < distance {
@@ -196,7 +202,7 @@ func fileBytes(sets ...[]File) int64 {
 			}
 		}
 	}
-	if distance > 0 {
+	if distance > 0 && (!alike || equal < 2) {
 		return distance
 	}
 	return length
