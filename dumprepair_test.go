@@ -269,7 +269,6 @@ func TestRepairMendsFilesOfAWrongLength(t *testing.T) {
 		{"long last", whole, resize(queue+"00000000000000008000", 4020)},
 		{"short middle, its first records deleted", expired, resize(queue+"00000000000000004000", 60)},
 		{"long, its records deleted", expired, resize("consumequeue/FixA/1/00000000000000000000", 9000)},
-		{"short index", whole, resize(newest, 9000)},
 		{"long index", whole, resize(newest, 30000)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -106,6 +107,10 @@ func TestMessagesFlowWithoutAnIndex(t *testing.T) {
 	}
 	if b.stop() {
 		t.Error("the stop counts as clean although the index lacks everything")
+	}
+	if lines := b.lines.String(); !strings.Contains(lines[max(0, strings.LastIndex(lines, "the stop is not clean")):], "the index is not complete") ||
+		!strings.Contains(lines[max(0, strings.LastIndex(lines, "the stop is not clean")):], syscall.EROFS.Error()) {
+		t.Errorf("the log does not say why the stop is not clean: %s", lines)
 	}
 	lift()
 	b = startBroker(t, fsys, "store", "mappedFileSizeCommitLog=1048576")

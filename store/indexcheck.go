@@ -94,7 +94,11 @@ func (x *Index) wholeFile(f *indexFile, walk *indexWalk) error {
 		return err
 	}
 	same, err := walk.slotsFit()
-	if err != nil || same && header == f.header {
+	if err != nil {
+		return err
+	}
+	size, err := walk.file.Size()
+	if err != nil || same && header == f.header && size == x.geo.fileBytes() {
 		return err
 	}
 	x.logger.Warn("header or slots of an index file do not fit its items; they are written again", "file", f.path, "items", header.count-1)

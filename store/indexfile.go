@@ -149,9 +149,11 @@ func (lay *layout) inspectIndex(fsys sysio.FS, set settings) error {
 	return lay.judgeIndexSizes(set)
 }
 
-// judgeIndexSizes refuses files of another length than the configured one. Where they do not all have the same, one is damaged.
+// judgeIndexSizes refuses files of another length than the configured one. Where they do not all have the same, one is damaged: what a short
+// one has lost, and what is behind it, is made again from the log (Index.Recover).
 func (lay *layout) judgeIndexSizes(set settings) error {
 	want := set.index.fileBytes()
+files:
 	for i, f := range lay.index {
 		if f.size == want || lay.crashed && i == len(lay.index)-1 && f.size < want {
 			continue
@@ -159,6 +161,10 @@ func (lay *layout) judgeIndexSizes(set settings) error {
 		err := &RefusedError{Path: filepath.Join(set.indexDir, f.name), Reason: fmt.Sprintf("the file has %d bytes, expected are %d (40 + 4*maxHashSlotNum + 20*maxIndexNum); "+
 			"configure what the directory was made with, or move the folder away: the index is made again from the log", f.size, want)}
 		for _, other := range lay.index {
+			if other.size == want && f.size < want {
+				lay.warn("%s has %d bytes of %d: it was cut short, the index is made again from there", filepath.Join(set.indexDir, f.name), f.size, want)
+				continue files
+			}
 			if other.size == want {
 				err.Repairable = true
 				err.Reason = fmt.Sprintf("the file has %d bytes, expected are %d (maxHashSlotNum, maxIndexNum): it is damaged; "+

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -122,5 +123,35 @@ func TestAShortFileInFrontOfUnusedOnes(t *testing.T) {
 		}
 		send(t, s, s.Queue("T", 0), "goes on")
 		closeTest(t, s, false)
+	}
+}
+
+// An index file that was cut short, whichever, is made again from there on; the start says so.
+func TestShortIndexFilesAreMadeAgain(t *testing.T) {
+	const keys = 400
+	for _, i := range []int{0, 3, 5} {
+		for _, cut := range []int64{1, 500, 1 << 40} {
+			fsys, set := gapStore(t, keys, 0)
+			names := indexNames(t, fsys, set)
+			path := filepath.Join(set.indexDir, names[min(i, len(names)-1)])
+			if err := setLength(fsys, path, max(100, set.index.fileBytes()-cut)); err != nil {
+				t.Fatal(err)
+			}
+			s := openIndexed(t, fsys, set)
+			if w := strings.Join(s.Recovery().Warnings, "\n"); !strings.Contains(w, path+" has ") {
+				t.Errorf("warnings: %q", w)
+			}
+			for k := range keys {
+				if r, views := query(t, s, IndexQuery{Topic: "T", Key: fmt.Sprint("k", k)}); len(views) != 1 || r.Broken {
+					t.Errorf("file %d without %d bytes: key %d is found %d times, broken: %v", i, cut, k, len(views), r.Broken)
+				}
+			}
+			closeIndexed(t, s)
+			for _, name := range indexNames(t, fsys, set) {
+				if info, err := fsys.Stat(filepath.Join(set.indexDir, name)); err != nil || info.Size != set.index.fileBytes() {
+					t.Errorf("%s has %d bytes: %v", name, info.Size, err)
+				}
+			}
+		}
 	}
 }
