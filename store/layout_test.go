@@ -72,8 +72,8 @@ func TestForeignDirectoriesAreRefusedUntouched(t *testing.T) {
 		"short middle file": {func(r string, s *settings) error { return os.Truncate(s.logDir+"/"+fileName(testSegment), 500) },
 			[]string{fileName(testSegment), "500 bytes", "dump --repair --fill --yes", "move it and all older ones away"}},
 		"short middle file after a crash": {func(r string, s *settings) error {
-			return errors.Join(put(r+"/abort", 0), os.Truncate(s.logDir+"/"+fileName(testSegment), 0))
-		}, []string{fileName(testSegment), "0 bytes"}},
+			return errors.Join(put(r+"/abort", 0), os.Truncate(s.logDir+"/"+fileName(testSegment), 500))
+		}, []string{fileName(testSegment), "500 bytes"}},
 		"queue is a file": {func(r string, s *settings) error {
 			return errors.Join(os.RemoveAll(s.queueDir+"/T/0"), put(s.queueDir+"/T/0", 0))
 		}, []string{"consumequeue/T/0", "expected is the folder of a queue", "move it away"}},
