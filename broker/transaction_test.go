@@ -107,7 +107,8 @@ func TestTransactionsEndToEnd(t *testing.T) {
 				if cmd := d.call(wire.RequestEndTransaction, &wire.EndTransactionRequestHeader{CommitLogOffset: 1, CommitOrRollback: 8, MsgID: "x"}, nil); cmd.Code != 1 || len(cmd.Remark) == 0 {
 					t.Errorf("an end of nothing: %d %s", cmd.Code, cmd.Remark)
 				}
-				if cmd := d.call(wire.RequestEndTransaction, &wire.EndTransactionRequestHeader{CommitLogOffset: 1, CommitOrRollback: 5, MsgID: "x"}, nil); cmd.Code != 1 || !strings.Contains(string(cmd.Remark), "commitOrRollback") {
+				cmd := d.call(wire.RequestEndTransaction, &wire.EndTransactionRequestHeader{CommitLogOffset: 1, CommitOrRollback: 5, MsgID: "x"}, nil)
+				if cmd.Code != 1 || !strings.Contains(string(cmd.Remark), "commitOrRollback") {
 					t.Errorf("an end that is none: %d %s", cmd.Code, cmd.Remark)
 				}
 			})
