@@ -31,7 +31,7 @@ func (s *Store) DamageNoted() int64 { return s.damage.found.Load() }
 // nothing (also one after kill -9): it looks at every record, and mends what can be.
 func (q *Queue) noteDamaged(offset message.QueueOffset, u Unit, why error) error {
 	s := q.store
-	if s.damage.note(damagedPlace{q, offset}) {
+	if n := s.damage.note(damagedPlace{q, offset}); n > 0 {
 		file := ""
 		if f := s.log.files.Load().at(u.Phy); f != nil {
 			file = f.path
@@ -40,24 +40,23 @@ func (q *Queue) noteDamaged(offset message.QueueOffset, u Unit, why error) error
 		s.logger.Warn("a queue entry or its record is damaged and stepped over; dump --verify lists what else is, the next start looks at every record",
 			"topic", q.topic, "queue", q.id, "offset", offset, "file", file, "position", int64(u.Phy), "bytes", u.Size,
 			"entry", q.filePath(at-at%s.set.queueFileBytes), "at", at%s.set.queueFileBytes, "reason", why.Error())
-		if s.DamageNoted() == 1 {
+		if n == 1 {
 			s.saveState(true)
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrNoRecord, why)
 }
 
-// note remembers a place; false when it was noted before.
-func (d *damageNotes) note(p damagedPlace) bool {
+// note remembers a place and returns how many there are now, 0 when it was noted before.
+func (d *damageNotes) note(p damagedPlace) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.noted[p]; known || len(d.noted) >= damagedListMax {
-		return false
+		return 0
 	}
 	if d.noted == nil {
 		d.noted = map[damagedPlace]struct{}{}
 	}
 	d.noted[p] = struct{}{}
-	d.found.Add(1)
-	return true
+	return d.found.Add(1)
 }

@@ -101,7 +101,7 @@ func endOfFile(fsys sysio.FS, set settings, f dataFile) (fileEnd, error) {
 		switch err := message.ParseView(b, &sc.view); {
 		case errors.Is(err, message.ErrBlank) && int64(sc.view.Size) == left:
 			return endMarked, nil
-		case errors.Is(err, message.ErrTornTail) && (left < phyFieldEnd || sc.headerNames(b, pos)):
+		case errors.Is(err, message.ErrTornTail) && (left < phyFieldEnd || namesPosition(b, pos)):
 			return endCut, nil
 		}
 		return endOpen, nil

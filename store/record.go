@@ -103,8 +103,11 @@ func (s *Store) readAtMost(dst []byte, phy message.PhyOffset, n int) ([]byte, er
 	return b[:len(dst)+got], err
 }
 
-// namesPosition tells whether the first bytes of a record claim that it belongs to phy.
+// phyFieldEnd is where the position ends that a record says of itself.
+const phyFieldEnd = 36
+
+// namesPosition tells whether the first bytes of a record claim that it belongs to phy: only then is a length that they say believed,
+// so that a damaged one does not cost memory.
 func namesPosition(b []byte, phy message.PhyOffset) bool {
-	const phyField = 28
-	return len(b) >= phyField+8 && message.PhyOffset(binary.BigEndian.Uint64(b[phyField:])) == phy
+	return len(b) >= phyFieldEnd && message.PhyOffset(binary.BigEndian.Uint64(b[phyFieldEnd-8:])) == phy
 }

@@ -95,7 +95,7 @@ func (s *logScanner) look(phy message.PhyOffset) (verdict, error) {
 	err = message.ParseView(b, &s.view)
 	if errors.Is(err, message.ErrTornTail) && len(b) >= blankBytes {
 		size := int64(int32(binary.BigEndian.Uint32(b)))
-		if size <= int64(s.cur.end()-phy) && s.headerNames(b, phy) {
+		if size <= int64(s.cur.end()-phy) && namesPosition(b, phy) {
 			if b, err = s.at(phy, int(size)); err != nil {
 				return recordNone, err
 			}
@@ -123,15 +123,6 @@ func (s *logScanner) look(phy message.PhyOffset) (verdict, error) {
 		return recordDamaged, nil
 	}
 	return recordGood, nil
-}
-
-// phyFieldEnd is where the position ends that a record says of itself.
-const phyFieldEnd = 36
-
-// headerNames tells whether the first bytes of a record claim this position: only then is a record larger than one block
-// read as a whole, so that a damaged length does not cost memory.
-func (s *logScanner) headerNames(b []byte, phy message.PhyOffset) bool {
-	return len(b) >= phyFieldEnd && message.PhyOffset(binary.BigEndian.Uint64(b[phyFieldEnd-8:])) == phy
 }
 
 // tornProperties tells whether a properties text ends in a zero byte, as it does when its last page never reached the disk.
