@@ -102,7 +102,11 @@ func TestRecoveryBehindALostPageCanBeCutOff(t *testing.T) {
 		for _, crashed := range []bool{false, true} {
 			damaged, want := loseAPage(t, whole, name, crashed)
 			cutOff := 0
-			for after := 0; ; after++ {
+			step := 1
+			if testing.Short() {
+				step = 7
+			}
+			for after := 0; ; after += step {
 				fsys := damaged.Kill()
 				fsys.Inject(sysio.Fault{Op: sysio.OpPunch | sysio.OpRemove | sysio.OpDatasync | sysio.OpWrite | sysio.OpRename, After: after})
 				s, err := open(fsys, set, quietLogger(), nowMillis, nil)

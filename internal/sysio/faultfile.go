@@ -1,6 +1,7 @@
 package sysio
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -274,7 +275,11 @@ func (h *faultFile) NextData(off int64) (int64, error) {
 			return ErrRange
 		}
 		for size := int64(len(h.file.data)); at < size && h.file.data[at] == 0; {
-			at++
+			if page := h.file.data[at:min(at+PageSize, size)]; bytes.Equal(page, zeroPage[:len(page)]) {
+				at += int64(len(page))
+			} else {
+				at++
+			}
 		}
 		return nil
 	})
