@@ -213,7 +213,10 @@ func TestRepairLeavesNothingToFind(t *testing.T) {
 	}
 	all = append(all, more(t, whole)...)
 	// A start of peregrine hides damaged records: their units only keep the places.
-	for _, d := range all {
+	for i, d := range all {
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
 		x := d.fs.Kill()
 		if err := started(t, x).Close(true); err != nil {
 			t.Fatal(err)
