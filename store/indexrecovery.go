@@ -202,6 +202,7 @@ func (x *Index) repair(found []*indexFile, i int, after, end message.PhyOffset, 
 	if complete {
 		return true, -1, x.wholeFile(f, &walk)
 	}
+	lacks := walk.count < int64(was.count)
 	dropped = -1
 	for again := walk.count > 1; again; {
 		dropped = walk.last
@@ -213,7 +214,11 @@ func (x *Index) repair(found []*indexFile, i int, after, end message.PhyOffset, 
 	if f.header, err = x.headerOf(&walk); err != nil {
 		return false, 0, err
 	}
-	x.logger.Warn("an index file is not known to be complete; the rest is made again from the log", "file", f.path, "items", was.count-1, "kept", f.header.count-1)
+	if about := []any{"file", f.path, "items", was.count - 1, "kept", f.header.count - 1}; newest && !lacks {
+		x.logger.Info("the last record of the newest index file may lack keys, as after every crash; it is indexed again", about...)
+	} else {
+		x.logger.Warn("an index file is not complete; the rest is made again from the log", about...)
+	}
 	if f.header.count <= 1 {
 		return false, dropped, x.drop(found[i:])
 	}
