@@ -135,7 +135,7 @@ func readDirIfThere(fsys sysio.FS, dir string) ([]sysio.Info, error) {
 // inspectLog lists the CommitLog's files. They must be contiguous and of the configured size. The last file that holds anything may
 // be short (copied half, say) or without a byte (the work of a power cut that kept the name and lost the length), whether files made ahead
 // follow or not: it is given its length back. A short one in front of others that hold something is damaged; but of what was never synced a
-// power cut may keep the later file and take the length of the one before.
+// power cut may keep the later file and take the length of the one before. Without a power cut nothing does.
 func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 	files, err := lay.dataFiles(fsys, set.logDir)
 	if err != nil {
@@ -150,7 +150,7 @@ func (lay *layout) inspectLog(fsys sysio.FS, set settings) error {
 			switch {
 			case err != nil:
 				return fmt.Errorf("store: %w", err)
-			case !last && lay.crashed && f.size == 0 && f.start >= int64(lay.checkpoint.LogicsPhysicalOffset):
+			case !last && f.size == 0 && lay.crashed && f.start >= int64(lay.checkpoint.LogicsPhysicalOffset) && !openedThisBoot(fsys, set.root):
 			case !last:
 				err = lay.unlessRepairable(refuseLength(set, files, f))
 			case len(files) == 1 && f.size > 0:

@@ -13,8 +13,7 @@ import (
 // To go on would cut everything that names a record, and give all offsets out again (the original destroys its queues then). Records in
 // front of the log's first file were deleted when they were old enough; those do not count.
 //
-// After a crash files with nothing in them can be all that a power cut left, if nothing was ever synced. Then recovery cuts the queues and
-// says so.
+// Files with nothing in them can be all that a power cut left, if nothing was ever synced. Then recovery cuts the queues and says so.
 func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
 	if blank, err := nothingWritten(fsys, lay.log); err != nil || !blank {
 		return err
@@ -28,7 +27,8 @@ func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
 		return err
 	}
 	cp := &lay.checkpoint
-	if lay.crashed && len(lay.log) > 0 && cp.PhysicMsgTimestamp == 0 && cp.LogicsPhysicalOffset == 0 && cp.LogicsMsgTimestamp == 0 {
+	neverSynced := len(lay.log) > 0 && cp.PhysicMsgTimestamp == 0 && cp.LogicsPhysicalOffset == 0 && cp.LogicsMsgTimestamp == 0
+	if lay.crashed && neverSynced && !openedThisBoot(fsys, set.root) {
 		return nil
 	}
 	what := "there is no file of the log"
@@ -37,6 +37,13 @@ func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
 	}
 	return refuse(set.logDir, "%s, but there are records expected up to position %d, which %s names: mount the log there or bring its files back "+
 		"(storePathCommitLog says where it is looked for); to start empty, move %s and %s away as well", what, upTo, where, set.queueDir, set.indexDir)
+}
+
+// openedThisBoot tells whether peregrine had the directory open since the machine started: the page cache has kept what was written since
+// then, so what is missing was taken away by somebody.
+func openedThisBoot(fsys sysio.FS, root string) bool {
+	st, err := readState(fsys, root)
+	return err == nil && st != nil && st.boot != "" && st.boot == bootID(fsys)
 }
 
 // nothingWritten tells whether no file of the log holds a byte that is not zero. Mostly the head of the first one answers.

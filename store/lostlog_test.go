@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"peregrine/internal/message"
 	"peregrine/internal/sysio"
 )
 
@@ -149,5 +150,96 @@ func TestABlankLogBehindDeletedRecordsIsTaken(t *testing.T) {
 	q := s.Queue("T", 0)
 	if m := send(t, s, q, "on"); m.QueueOffset != q.Max() || q.Max() == 0 || m.PhyOffset != 3*testSegment {
 		t.Errorf("the next message is at %d, offset %d of %d", m.PhyOffset, m.QueueOffset, q.Max())
+	}
+}
+
+// otherBoot is the file system after the machine was started again.
+type otherBoot struct{ sysio.OS }
+
+func (otherBoot) BootID() (string, error) { return "another", nil }
+
+// After a crash an empty file of the log in front of others that hold something may be the work of a power cut: only when the machine was
+// started since, and only behind what the checkpoint knows to be durable. Else somebody emptied it. An empty file at the end was being made.
+func TestAnEmptyLogFileAfterACrash(t *testing.T) {
+	const emptied = 2 * testSegment
+	empty := func(set *settings) error { return os.Truncate(dataPath(set.logDir, emptied), 0) }
+	knows := func(phy message.PhyOffset) func(set *settings) error {
+		return func(set *settings) error {
+			var b [checkpointBytes]byte
+			(&checkpointFields{PhysicMsgTimestamp: 1, LogicsMsgTimestamp: 1, LogicsPhysicalOffset: phy}).encode(b[:])
+			return errors.Join(empty(set), os.WriteFile(filepath.Join(set.root, checkpointName), b[:], 0o644))
+		}
+	}
+	atEnd := func(set *settings) error { return put(dataPath(set.logDir, 5*testSegment), 0) }
+	blank := func(set *settings) (err error) {
+		for start := int64(0); start < 5*testSegment; start += testSegment {
+			err = errors.Join(err, os.Truncate(dataPath(set.logDir, start), 0), os.Truncate(dataPath(set.logDir, start), testSegment))
+		}
+		return err
+	}
+	for name, c := range map[string]struct {
+		spoil               func(set *settings) error
+		thisBoot, otherBoot string // what the refusal says, "" when the directory is opened
+		lost                bool   // the file's records, when it is opened
+		lostAll             bool
+	}{
+		"behind the checkpoint":      {empty, fileName(emptied), "", true, false},
+		"at the checkpoint":          {knows(emptied), fileName(emptied), "", true, false},
+		"in front of the checkpoint": {knows(emptied + 1), fileName(emptied), fileName(emptied), false, false},
+		"the last one":               {atEnd, "", "", false, false},
+		"all, without a checkpoint":  {blank, "hold nothing", "", false, true},
+	} {
+		for _, boot := range []struct {
+			fsys sysio.FS
+			says string
+		}{{sysio.OS{}, c.thisBoot}, {otherBoot{}, c.otherBoot}} {
+			t.Run(name, func(t *testing.T) {
+				root := t.TempDir()
+				set := testSettings(root)
+				s := openTest(t, sysio.OS{}, set)
+				for s.Wrote() < 4*testSegment+testSegment/2 {
+					send(t, s, s.Queue("T", 0), strings.Repeat("x", 1000))
+				}
+				awaitAllocator(s)
+				mustDispatch(t, s, 0)
+				want := served(t, s)
+				s.abandon()
+				for start := int64(5 * testSegment); os.Remove(dataPath(set.logDir, start)) == nil; start += testSegment {
+					continue // files made ahead
+				}
+				if err := c.spoil(&set); err != nil {
+					t.Fatal(err)
+				}
+				before := snapshot(t, root)
+				s, err := open(boot.fsys, set, quietLogger(), nowMillis, nil)
+				if boot.says != "" {
+					if err == nil {
+						s.Close(false)
+						t.Fatal("it was opened")
+					}
+					if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), boot.says) {
+						t.Errorf("%v: does not say %q", err, boot.says)
+					}
+					if !maps.Equal(before, snapshot(t, root)) {
+						t.Error("files changed")
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustDispatch(t, s, s.Recovery().RedispatchFrom)
+				maps.DeleteFunc(want, func(_ place, phy message.PhyOffset) bool {
+					return c.lostAll || c.lost && phy >= emptied && phy < emptied+testSegment
+				})
+				if got := served(t, s); !maps.Equal(got, want) {
+					t.Errorf("%d records are served, want %d", len(got), len(want))
+				}
+				if r := s.Recovery(); c.lost != (r.DamagedCount == 1 && r.Damaged[0].Phy <= emptied) {
+					t.Errorf("damaged places: %v", r.Damaged)
+				}
+				closeTest(t, s, true)
+			})
+		}
 	}
 }
