@@ -67,6 +67,11 @@ func dump(args []string, stdout, stderr io.Writer) int {
 	}
 	d, err := inspect.Open(where)
 	if err != nil {
+		if refused := o.refusal(where, nil); refused != "" {
+			err = fmt.Errorf("%w; %s: %s", err, inspect.StartRefuses, refused)
+		}
+	}
+	if err != nil {
 		return fail(stderr, exitStore, fmt.Errorf("dump: %w", err))
 	}
 	p := newDumpPrinter(stdout, o.json)
@@ -75,9 +80,9 @@ func dump(args []string, stdout, stderr io.Writer) int {
 	case o.repair:
 		code, err = dumpRepair(o, where, p, stderr)
 	case o.verify:
-		code, err = dumpVerify(d, p, stderr)
+		code, err = dumpVerify(d, o.refusal(where, d), p, stderr)
 	case o.what == "":
-		err = dumpSummary(d, p)
+		err = dumpSummary(d, o.refusal(where, d), p)
 	case o.what == "commitlog":
 		err = dumpRecords(d, o, p)
 	case o.what == "consumequeue":
@@ -234,13 +239,13 @@ func (o *dumpOptions) place() inspect.Place {
 	return p
 }
 
-// dumpVerify prints findings as they come, and the totals.
-func dumpVerify(d *inspect.Directory, p *dumpPrinter, stderr io.Writer) (int, error) {
+// dumpVerify prints findings as they come, and the totals. refused is what a start says, see dumpOptions.refusal.
+func dumpVerify(d *inspect.Directory, refused string, p *dumpPrinter, stderr io.Writer) (int, error) {
 	var progress func(done, all int64)
 	if isTerminal(stderr) {
 		progress = func(done, all int64) { fmt.Fprintf(stderr, "\r%d of %d MiB ", done>>20, all>>20) }
 	}
-	report, err := d.Verify(inspect.VerifyOptions{Progress: progress, Found: func(f inspect.Finding) {
+	report, err := d.Verify(inspect.VerifyOptions{Refused: refused, Progress: progress, Found: func(f inspect.Finding) {
 		if p.json {
 			p.object(f)
 		} else {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -48,7 +47,7 @@ func dumpRepair(o *dumpOptions, where inspect.Options, p *dumpPrinter, stderr io
 	if err != nil {
 		return exitStore, err
 	}
-	cfg, err := r.config(d)
+	cfg, err := o.startConfig(d)
 	if err != nil {
 		return exitUsage, err
 	}
@@ -56,31 +55,6 @@ func dumpRepair(o *dumpOptions, where inspect.Options, p *dumpPrinter, stderr io
 		return r.dryRun(d, cfg)
 	}
 	return r.repair(cfg)
-}
-
-// config is the configuration of a broker that would start on the directory and delete nothing.
-func (r *repairRun) config(d *inspect.Directory) (*config.Config, error) {
-	var args []string
-	if r.where.SegmentBytes == 0 && d.SegmentBytes > 0 {
-		args = append(args, fmt.Sprintf("mappedFileSizeCommitLog=%d", d.SegmentBytes))
-	}
-	if r.where.QueueFileBytes == 0 && d.QueueFileBytes > 0 {
-		args = append(args, fmt.Sprintf("mappedFileSizeConsumeQueue=%d", d.QueueFileBytes))
-	}
-	for _, f := range d.Index {
-		if r.where.IndexSlots == 0 && f.Slots > 0 {
-			args = append(args, fmt.Sprintf("maxHashSlotNum=%d", f.Slots), fmt.Sprintf("maxIndexNum=%d", f.Items))
-			break
-		}
-	}
-	cfg, _, err := config.Load(append(r.o.configArgs(), args...), os.Getenv, os.ReadFile)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Resolve(config.ThisMachine())
-	cfg.CheckCRCOnRecover = true
-	cfg.CleanResourceInterval = 0 // retention is the broker's
-	return cfg, nil
 }
 
 // sizesKnown refuses to write into a directory whose files do not tell their sizes well enough, without a configuration.
@@ -112,8 +86,8 @@ func (r *repairRun) sizesKnown(d *inspect.Directory) error {
 }
 
 // plan looks at everything and prints what is found and what is to be done.
-func (r *repairRun) plan(verb string) (*repair.Plan, error) {
-	plan, err := repair.Make(repair.Options{Inspect: r.where, Fill: r.o.fill, Progress: r.progress("checking"), Found: func(f inspect.Finding) {
+func (r *repairRun) plan(verb, refused string) (*repair.Plan, error) {
+	plan, err := repair.Make(repair.Options{Inspect: r.where, Fill: r.o.fill, Refused: refused, Progress: r.progress("checking"), Found: func(f inspect.Finding) {
 		if r.p.json {
 			r.p.object(f)
 		} else {
@@ -202,7 +176,7 @@ func fillsText(place *repair.Place) string {
 }
 
 func (r *repairRun) dryRun(d *inspect.Directory, cfg *config.Config) (int, error) {
-	plan, err := r.plan("would")
+	plan, err := r.plan("would", r.o.refusal(r.where, d))
 	if err != nil {
 		return exitStore, err
 	}
@@ -248,7 +222,7 @@ func (r *repairRun) repair(cfg *config.Config) (int, error) {
 	st, err := store.Open(store.Options{FS: r.where.FS, Config: cfg, Logger: log.Logger,
 		Progress: func(p store.RecoveryProgress) { r.progress("recovering")(int64(p.At-p.From), int64(p.End-p.From)) },
 		Prepare: func(begin func() error) error {
-			plan, err := r.plan("will")
+			plan, err := r.plan("will", r.o.refusal(r.where, d))
 			if err == nil && plan.Nothing() {
 				err = errRepairNothing
 			}
@@ -274,7 +248,7 @@ func (r *repairRun) repair(cfg *config.Config) (int, error) {
 	if err != nil {
 		return exitStore, err
 	}
-	return dumpVerify(after, r.p, r.stderr)
+	return dumpVerify(after, r.o.refusal(r.where, after), r.p, r.stderr)
 }
 
 func keptText(a repair.Applied) string {

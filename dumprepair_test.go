@@ -61,8 +61,7 @@ func started(t *testing.T, fsys *sysio.FaultFS) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &repairRun{o: o, where: inspect.Options{SegmentBytes: 1, QueueFileBytes: 1, IndexSlots: 1}}
-	cfg, err := r.config(&inspect.Directory{})
+	cfg, err := o.startConfig(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +285,7 @@ func TestRepairMendsFilesOfAWrongLength(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg, err := (&repairRun{o: o}).config(&inspect.Directory{})
+			cfg, err := o.startConfig(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

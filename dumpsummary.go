@@ -39,7 +39,7 @@ type indexFileLine struct {
 }
 
 // dumpSummary prints what is in a directory.
-func dumpSummary(d *inspect.Directory, p *dumpPrinter) error {
+func dumpSummary(d *inspect.Directory, refused string, p *dumpPrinter) error {
 	s, err := d.Summarize()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func dumpSummary(d *inspect.Directory, p *dumpPrinter) error {
 			int64(s.Begin), int64(s.End), s.First, s.Last})
 	} else {
 		p.line("directory   " + inspect.Printable(d.Root))
-		p.line("state       " + stateText(d))
+		p.line("state       " + stateText(d, refused))
 		p.line(fmt.Sprintf("commitlog   %d files of %d bytes, positions %d to %d", s.LogFiles, d.SegmentBytes, s.Begin, s.End))
 		for _, r := range []struct {
 			name string
@@ -88,14 +88,20 @@ func dumpSummary(d *inspect.Directory, p *dumpPrinter) error {
 }
 
 // stateText says whether a broker runs and how the last one ended.
-func stateText(d *inspect.Directory) string {
+func stateText(d *inspect.Directory, refused string) string {
 	switch {
 	case d.Held && d.Holder > 0:
 		return fmt.Sprintf("a broker runs on it: process %d", d.Holder)
 	case d.Held:
 		return "a broker runs on it: process " + inspect.Printable(d.AbortText) + ", says the abort file"
-	case d.Abort:
-		return "crashed: the abort file is there (process " + inspect.Printable(d.AbortText) + ") and nobody holds the lock; the next start recovers"
 	}
-	return "stopped cleanly"
+	state, next := "stopped cleanly", ""
+	if d.Abort {
+		state = "crashed: the abort file is there (process " + inspect.Printable(d.AbortText) + ") and nobody holds the lock"
+		next = "; the next start recovers"
+	}
+	if refused != "" {
+		next = "; " + inspect.StartRefuses + ": " + inspect.Printable(refused)
+	}
+	return state + next
 }

@@ -260,7 +260,7 @@ func (d *Directory) checkFiles(files []File, size int64, kind, key, original str
 		finding := &Finding{Level: Fault, Kind: kind, File: f.Name, Position: position, Original: original}
 		switch {
 		case f.Size == 0 && i == len(files)-1 && !d.Held:
-			d.add((&Finding{Level: Note, Kind: kind, File: f.Name, Position: position}).format("an empty last file; the next start deletes it"))
+			d.add((&Finding{Level: Note, Kind: kind, File: f.Name, Position: position}).format("an empty last file: nothing was written to it"))
 			continue
 		case size <= 0 && d.Held: // it is being made, as the first of all
 			continue

@@ -14,6 +14,7 @@ const (
 
 // Kinds of findings. They are part of the JSON output and stay as they are.
 const (
+	KindRefused    = "refused"             // a start of peregrine refuses the directory
 	KindLogFile    = "log-file"            // name or length of a CommitLog file, a gap between files
 	KindRecord     = "record-damaged"      // a record whose lengths are right and whose content is not
 	KindLogDamaged = "log-damaged"         // a part of the log without readable records, good ones behind it
@@ -37,6 +38,9 @@ const (
 	KindOriginal   = "original" // what the original does when it opens the directory as it is
 	KindRetention  = "deleted"  // a file went away while it was to be read
 )
+
+// StartRefuses is how a finding begins that says with what.
+const StartRefuses = "a start refuses the directory"
 
 // Finding is one thing that verification, or the look at a directory, has to say.
 type Finding struct {

@@ -11,6 +11,8 @@ import (
 
 // VerifyOptions says whom to tell.
 type VerifyOptions struct {
+	// Refused is the sentence with which a start of peregrine refuses the directory, "" when it does not: the store's to say (store.Check).
+	Refused  string
 	Found    func(Finding)         // with each finding, in the order they are met; not nil
 	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
 	Damaged  func(Damage)          // with each damaged part that good records follow, in order; may be nil
@@ -78,6 +80,9 @@ func (d *Directory) Verify(o VerifyOptions) (Report, error) {
 	v := d.newVerifier(o)
 	defer v.close()
 	v.report.Running = d.Held
+	if o.Refused != "" {
+		v.found((&Finding{Level: Fault, Kind: KindRefused, Position: -1}).format("%s: %s", StartRefuses, Printable(o.Refused)))
+	}
 	for i := range d.Findings {
 		v.found(&d.Findings[i])
 	}
@@ -139,6 +144,14 @@ func (v *verifier) run() error {
 	v.finishCheckpoint()
 	v.tellOriginal()
 	return nil
+}
+
+// nextStart says what the next start of peregrine does, as the end of a sentence: nothing when there is none.
+func (v *verifier) nextStart(does string) string {
+	if v.o.Refused != "" {
+		return ""
+	}
+	return "; the next start " + does
 }
 
 func (v *verifier) found(f *Finding) {
@@ -337,7 +350,7 @@ func (v *verifier) progress(pos message.PhyOffset) {
 
 // tail says what stands behind the last good record of a directory at rest.
 func (v *verifier) tail(pos message.PhyOffset) error {
-	const cutText = "the next start cuts it"
+	cuts := v.nextStart("cuts it")
 	for i := range v.suspects {
 		s := &v.suspects[i]
 		f := v.d.place(&Finding{Level: Fault, Kind: KindLogTail, Count: s.bytes}, s.phy)
@@ -345,7 +358,7 @@ func (v *verifier) tail(pos message.PhyOffset) error {
 			id, off := int32(s.view.QueueID), int64(s.view.QueueOffset)
 			f.Topic, f.Queue, f.Offset = string(s.view.Topic), &id, &off
 		}
-		f.format("%d bytes, nothing good follows: %s; %s", s.bytes, s.reason, cutText)
+		f.format("%d bytes, nothing good follows: %s%s", s.bytes, s.reason, cuts)
 		if s.unseen {
 			f.Original = "the original serves it"
 		}
@@ -356,7 +369,7 @@ func (v *verifier) tail(pos message.PhyOffset) error {
 		return err
 	}
 	if verdict == isNothing && !v.peek.zero {
-		f := v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, pos).format("behind the last record: %s; %s", v.peek.reason, cutText)
+		f := v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, pos).format("behind the last record: %s%s", v.peek.reason, cuts)
 		if v.peek.stale {
 			f.Original = "the original takes it for a part of the log: its end moves behind it"
 		}
@@ -364,7 +377,7 @@ func (v *verifier) tail(pos message.PhyOffset) error {
 	} else if at, err := v.firstByte(pos); err != nil {
 		return err
 	} else if at >= 0 {
-		v.found(v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, at).format("bytes behind the end of the log, which is at %d; %s", pos, cutText))
+		v.found(v.d.place(&Finding{Level: Fault, Kind: KindLogTail}, at).format("bytes behind the end of the log, which is at %d%s", pos, cuts))
 	}
 	for f := v.d.nextLogFile(pos); f != nil; f = v.d.nextLogFile(message.PhyOffset(f.Start)) {
 		if verdict, err = v.peek.look(message.PhyOffset(f.Start)); err != nil {

@@ -369,7 +369,7 @@ func (w *indexWalk) flushMissing() {
 	}
 	f.What = text + ": queries by key do not find them"
 	if f.Level == Note {
-		f.What = text + " yet; the next start adds them"
+		f.What = text + " yet" + w.v.nextStart("adds them")
 	} else {
 		f.Original = "a clean start of the original does not add them"
 	}

@@ -191,7 +191,7 @@ func (v *verifier) noUnit(q *queueState, off message.QueueOffset, phy message.Ph
 		v.extend(q, KindNoUnit, Fault, off, phy, "early", "%s is missing: consumers do not get the record",
 			fmt.Sprintf("the original's next start begins at %d and never makes it anew", v.crash.from))
 	case v.d.Abort && (v.unitsEnd > 0 && phy >= v.unitsEnd || covered > 0 && phy > covered):
-		v.extend(q, KindNoUnit, Note, off, phy, "lag", "%s is missing: not dispatched yet when the broker ended; the next start does it", "")
+		v.extend(q, KindNoUnit, Note, off, phy, "lag", "%s is missing: not dispatched yet when the broker ended"+v.nextStart("does it"), "")
 	case v.d.Abort:
 		v.extend(q, KindNoUnit, Fault, off, phy, "lost", "%s is missing: consumers do not get the record", "a start after a crash makes it anew")
 	case phy < v.unitsEnd:
@@ -201,7 +201,7 @@ func (v *verifier) noUnit(q *queueState, off message.QueueOffset, phy message.Ph
 		v.extend(q, KindNoUnit, Fault, off, phy, "edge", "%s is missing: consumers do not get the record",
 			"a clean start of the original passes over it, and the entries behind it in this queue shift by one")
 	default:
-		v.extend(q, KindNoUnit, Fault, off, phy, "behind", "%s is missing: consumers do not get the record", "the next start makes it anew")
+		v.extend(q, KindNoUnit, Fault, off, phy, "behind", "%s is missing: consumers do not get the record"+v.nextStart("makes it anew"), "")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Inspect  inspect.Options
 	Fill     bool                  // replace damaged records
+	Refused  string                // as inspect.VerifyOptions has it
 	Found    func(inspect.Finding) // with each finding; may be nil
 	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
 }
@@ -108,7 +109,7 @@ func Make(o Options) (*Plan, error) {
 		next: map[queueName]message.QueueOffset{}, taken: map[offsetName]bool{}}
 	p.plan.dir, p.plan.fill, p.plan.Crashed = d, o.Fill, d.Abort
 	p.plan.Report, err = d.Verify(inspect.VerifyOptions{
-		Found: p.found, Progress: o.Progress,
+		Refused: o.Refused, Found: p.found, Progress: o.Progress,
 		Damaged: func(x inspect.Damage) {
 			if len(p.damage) < placesMax {
 				p.damage = append(p.damage, x)
