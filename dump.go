@@ -80,7 +80,7 @@ func dump(args []string, stdout, stderr io.Writer) int {
 	case o.repair:
 		code, err = dumpRepair(o, where, p, stderr)
 	case o.verify:
-		code, err = dumpVerify(d, o.refusal(where, d), p, stderr)
+		code, err = dumpVerify(d, o, where, p, stderr)
 	case o.what == "":
 		err = dumpSummary(d, o.refusal(where, d), p)
 	case o.what == "commitlog":
@@ -239,13 +239,13 @@ func (o *dumpOptions) place() inspect.Place {
 	return p
 }
 
-// dumpVerify prints findings as they come, and the totals. refused is what a start says, see dumpOptions.refusal.
-func dumpVerify(d *inspect.Directory, refused string, p *dumpPrinter, stderr io.Writer) (int, error) {
+// dumpVerify prints findings as they come, and the totals.
+func dumpVerify(d *inspect.Directory, o *dumpOptions, where inspect.Options, p *dumpPrinter, stderr io.Writer) (int, error) {
 	var progress func(done, all int64)
 	if isTerminal(stderr) {
 		progress = func(done, all int64) { fmt.Fprintf(stderr, "\r%d of %d MiB ", done>>20, all>>20) }
 	}
-	report, err := d.Verify(inspect.VerifyOptions{Refused: refused, Progress: progress, Found: func(f inspect.Finding) {
+	report, err := d.Verify(inspect.VerifyOptions{Refused: o.refusal(where, d), Heads: o.heads(where), Progress: progress, Found: func(f inspect.Finding) {
 		if p.json {
 			p.object(f)
 		} else {

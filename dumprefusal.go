@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"peregrine/internal/config"
+	"peregrine/internal/message"
 	"peregrine/store"
 	"peregrine/store/inspect"
 )
@@ -40,6 +41,15 @@ func sizesOf(d *inspect.Directory) (args []string) {
 		}
 	}
 	return args
+}
+
+// heads are the records whose damaged heads an earlier start found.
+func (o *dumpOptions) heads(where inspect.Options) map[message.PhyOffset]int64 {
+	cfg, err := o.startConfig(nil)
+	if err != nil {
+		return nil
+	}
+	return store.DamagedHeads(where.FS, cfg)
 }
 
 // refusal is the sentence with which a start would refuse the directory, "" when it would not: that of the store itself. Where the broker's

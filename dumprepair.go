@@ -54,7 +54,7 @@ func dumpRepair(o *dumpOptions, where inspect.Options, p *dumpPrinter, stderr io
 	if !o.yes {
 		return r.dryRun(d, cfg)
 	}
-	return r.repair(cfg)
+	return r.repair(cfg, false)
 }
 
 // sizesKnown refuses to write into a directory whose files do not tell their sizes well enough, without a configuration.
@@ -86,14 +86,15 @@ func (r *repairRun) sizesKnown(d *inspect.Directory) error {
 }
 
 // plan looks at everything and prints what is found and what is to be done.
-func (r *repairRun) plan(verb, refused string) (*repair.Plan, error) {
-	plan, err := repair.Make(repair.Options{Inspect: r.where, Fill: r.o.fill, Refused: refused, Progress: r.progress("checking"), Found: func(f inspect.Finding) {
-		if r.p.json {
-			r.p.object(f)
-		} else {
-			r.p.line(f.String())
-		}
-	}})
+func (r *repairRun) plan(verb string, d *inspect.Directory) (*repair.Plan, error) {
+	plan, err := repair.Make(repair.Options{Inspect: r.where, Fill: r.o.fill, Refused: r.o.refusal(r.where, d), Heads: r.o.heads(r.where),
+		Progress: r.progress("checking"), Found: func(f inspect.Finding) {
+			if r.p.json {
+				r.p.object(f)
+			} else {
+				r.p.line(f.String())
+			}
+		}})
 	if err == nil {
 		r.print(plan, verb)
 	}
@@ -176,7 +177,7 @@ func fillsText(place *repair.Place) string {
 }
 
 func (r *repairRun) dryRun(d *inspect.Directory, cfg *config.Config) (int, error) {
-	plan, err := r.plan("would", r.o.refusal(r.where, d))
+	plan, err := r.plan("would", d)
 	if err != nil {
 		return exitStore, err
 	}
@@ -205,8 +206,8 @@ func (r *repairRun) dryRun(d *inspect.Directory, cfg *config.Config) (int, error
 	return exitOK, nil
 }
 
-// repair does it.
-func (r *repairRun) repair(cfg *config.Config) (int, error) {
+// repair does it. The start in it may show more heads to be damaged than the check did: these are filled by a second run.
+func (r *repairRun) repair(cfg *config.Config, second bool) (int, error) {
 	d, err := inspect.Open(r.where)
 	if err != nil {
 		return exitStore, err
@@ -222,7 +223,7 @@ func (r *repairRun) repair(cfg *config.Config) (int, error) {
 	st, err := store.Open(store.Options{FS: r.where.FS, Config: cfg, Logger: log.Logger,
 		Progress: func(p store.RecoveryProgress) { r.progress("recovering")(int64(p.At-p.From), int64(p.End-p.From)) },
 		Prepare: func(begin func() error) error {
-			plan, err := r.plan("will", r.o.refusal(r.where, d))
+			plan, err := r.plan("will", d)
 			if err == nil && plan.Nothing() {
 				err = errRepairNothing
 			}
@@ -244,11 +245,14 @@ func (r *repairRun) repair(cfg *config.Config) (int, error) {
 		return exitFailed, errors.Join(err, keptNote(applied))
 	}
 	r.say("done", applied, "%d fillers and end marks written, %d files moved away%s", applied.Filled, applied.Moved, keptText(applied))
+	if r.o.fill && !second && len(r.o.heads(r.where)) > 0 {
+		return r.repair(cfg, true)
+	}
 	after, err := inspect.Open(r.where)
 	if err != nil {
 		return exitStore, err
 	}
-	return dumpVerify(after, r.o.refusal(r.where, after), r.p, r.stderr)
+	return dumpVerify(after, r.o, r.where, r.p, r.stderr)
 }
 
 func keptText(a repair.Applied) string {

@@ -61,6 +61,22 @@ func Check(fsys sysio.FS, c *config.Config) error {
 	return err
 }
 
+// DamagedHeads returns the records, by position with their lengths, that the last start stepped over because their heads are damaged: what
+// nobody can tell any more once their queues are made again. The state file knows them, as long as it is there.
+func DamagedHeads(fsys sysio.FS, c *config.Config) map[message.PhyOffset]int64 {
+	st, err := readState(fsys, c.StorePathRootDir)
+	if err != nil || st == nil {
+		return nil
+	}
+	heads := map[message.PhyOffset]int64{}
+	for _, d := range st.damaged {
+		if strings.HasPrefix(d.Reason, headDamaged) {
+			heads[d.Phy] = d.Bytes
+		}
+	}
+	return heads
+}
+
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func settingsOf(c *config.Config) (settings, error) {

@@ -20,6 +20,8 @@ type Damage struct {
 	Queue   message.QueueID
 	Offset  message.QueueOffset
 	SysFlag int32
+	// Head: it has its length, and a damaged head. With Record the four above are where its unit has it, else nothing says where it belongs.
+	Head bool
 	// StoreTime is that of the good record in front of it, else of the one behind. PropertyCRC: the one behind ends with a checksum.
 	StoreTime   message.Millis
 	PropertyCRC bool

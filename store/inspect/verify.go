@@ -12,7 +12,9 @@ import (
 // VerifyOptions says whom to tell.
 type VerifyOptions struct {
 	// Refused is the sentence with which a start of peregrine refuses the directory, "" when it does not: the store's to say (store.Check).
-	Refused  string
+	Refused string
+	// Heads are the records, by position with their lengths, that an earlier start knows for ones with a damaged head (store.DamagedHeads).
+	Heads    map[message.PhyOffset]int64
 	Found    func(Finding)         // with each finding, in the order they are met; not nil
 	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
 	Damaged  func(Damage)          // with each damaged part that good records follow, in order; may be nil
@@ -57,8 +59,9 @@ type verifier struct {
 	suspects []suspect         // damage with nothing good behind it so far
 	damage   []stretch         // with good records behind it, by position
 	late     []lateRecord
-	clean    cut // what the original would do after a clean stop
-	crash    cut // and after a crash
+	heads    map[message.PhyOffset]bool // reported: see damagedHead
+	clean    cut                        // what the original would do after a clean stop
+	crash    cut                        // and after a crash
 	told     time.Time
 
 	lastStore message.Millis // store time of the last good record; 0 = none met
@@ -92,7 +95,7 @@ func (d *Directory) Verify(o VerifyOptions) (Report, error) {
 
 func (d *Directory) newVerifier(o VerifyOptions) *verifier {
 	v := &verifier{d: d, o: o, log: d.newLogReader(scanBlockBytes), peek: d.newLogReader(peekBlockBytes), units: d.newUnitReader(), ext: d.newExtReader(),
-		queues: map[string]map[message.QueueID]*queueState{}, told: time.Now()}
+		queues: map[string]map[message.QueueID]*queueState{}, told: time.Now(), heads: map[message.PhyOffset]bool{}}
 	v.index = newIndexWalk(v)
 	return v
 }
@@ -331,6 +334,10 @@ func (v *verifier) goodRecord(view *message.View) error {
 	}
 	if v.crash.at >= 0 {
 		v.crash.lost++
+	}
+	if v.o.Heads[view.PhyOffset] == int64(view.Size) && !view.IsFiller() {
+		v.damagedHead(view, nil, 0)
+		return v.index.skip(view.PhyOffset)
 	}
 	if err := v.claim(view, false); err != nil {
 		return err

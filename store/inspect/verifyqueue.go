@@ -106,13 +106,18 @@ func (v *verifier) claim(view *message.View, damaged bool) error {
 
 // claimsNone is claim for a record that enters no queue, by its sysFlag. These have queue offset 0, and no queue keeps a place for one.
 func (v *verifier) claimsNone(view *message.View) error {
-	if q := v.queues[string(view.Topic)][view.QueueID]; view.QueueOffset == 0 {
+	q := v.queues[string(view.Topic)][view.QueueID]
+	if view.QueueOffset == 0 {
 		if q == nil || q.next >= 0 {
 			return nil
 		}
 		if u, err := v.unit(q, 0); err != nil || !u.PreBlank() {
 			return err
 		}
+	}
+	if q != nil && view.QueueOffset == max(q.next, 0) {
+		v.damagedHead(view, q, view.QueueOffset)
+		return nil
 	}
 	f := v.d.place(&Finding{Level: Fault, Kind: KindOffset}, view.PhyOffset)
 	id, o := int32(view.QueueID), int64(view.QueueOffset)
@@ -294,6 +299,15 @@ func (v *verifier) strayUnit(q *queueState, off message.QueueOffset, u Unit) err
 		return err
 	}
 	view := &v.peek.view
+	if verdict == isGood {
+		if damaged, err := v.namesDamagedHead(q, off, u); err != nil || damaged {
+			if damaged && err == nil {
+				v.flush(q)
+				v.damagedHead(view, q, off)
+			}
+			return err
+		}
+	}
 	switch {
 	case verdict == isGone && u.Phy < v.d.MinPhy() && q.next < 0 || verdict == isGone && v.d.Held:
 		v.report.Expired++

@@ -7,7 +7,8 @@
 // A part of the log that holds no good record, with good ones behind it, is where a start of the original may cut the log. With
 // Options.Fill it is overwritten by whole records (message.Filler) and, at the end of a file, by an end-of-file mark:
 //
-//   - A record whose head is right, and fits what its queue says, becomes a filler of the same queue and offset.
+//   - A record whose head is right, and fits what its queue says, becomes a filler of the same queue and offset; one with a damaged head
+//     that of the unit that names it.
 //   - In other parts, each unit that names a place there becomes a filler of its queue, offset and length. Queue offsets that must
 //     have lain there (their units only keep the place) get the shortest fillers between those, and the rest is filled with
 //     fillers that belong to no queue.

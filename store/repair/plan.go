@@ -15,8 +15,9 @@ import (
 // Options says what may be done and whom to tell.
 type Options struct {
 	Inspect  inspect.Options
-	Fill     bool                  // replace damaged records
-	Refused  string                // as inspect.VerifyOptions has it
+	Fill     bool   // replace damaged records
+	Refused  string // these two as inspect.VerifyOptions has them
+	Heads    map[message.PhyOffset]int64
 	Found    func(inspect.Finding) // with each finding; may be nil
 	Progress func(done, all int64) // bytes of the log, about once a second; may be nil
 }
@@ -109,7 +110,7 @@ func Make(o Options) (*Plan, error) {
 		next: map[queueName]message.QueueOffset{}, taken: map[offsetName]bool{}}
 	p.plan.dir, p.plan.fill, p.plan.Crashed = d, o.Fill, d.Abort
 	p.plan.Report, err = d.Verify(inspect.VerifyOptions{
-		Refused: o.Refused, Found: p.found, Progress: o.Progress,
+		Refused: o.Refused, Heads: o.Heads, Found: p.found, Progress: o.Progress,
 		Damaged: func(x inspect.Damage) {
 			if len(p.damage) < placesMax {
 				p.damage = append(p.damage, x)
@@ -198,7 +199,7 @@ func (p *planner) places() error {
 			if !known {
 				unknown = append(unknown, len(p.plan.Places)-1)
 			}
-			p.plan.NeedsFill = p.plan.NeedsFill || !x.Record && !p.o.Fill
+			p.plan.NeedsFill = p.plan.NeedsFill || !x.Record && !x.Head && !p.o.Fill
 		}
 	}
 	for _, i := range unknown {
