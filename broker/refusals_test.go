@@ -137,3 +137,20 @@ func TestRefusalsNameTheirCause(t *testing.T) {
 		}
 	}
 }
+
+// A send to a topic that only the broker writes is refused and leaves no trace, also where that topic is made by its first use: the
+// original makes TRANS_CHECK_MAX_TIME_TOPIC with one queue when it gives up a half message, never for a producer.
+func TestForbiddenSendsMakeNoTopic(t *testing.T) {
+	b := startBroker(t, sysio.NewFaultFS(), "store")
+	c := dial(t, b.addr, wire.EncodingJSON)
+	before := b.topics.Count()
+	for _, topic := range []string{"TRANS_CHECK_MAX_TIME_TOPIC", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"} {
+		cmd := c.send(sendHeader(topic, 0, ""), []byte("body"))
+		if want := "Sending message to topic[" + topic + "] is forbidden."; wire.ResponseCode(cmd.Code) != wire.ResponseNoPermission || string(cmd.Remark) != want {
+			t.Errorf("%s: code %d %q, want 16 %q", topic, cmd.Code, cmd.Remark, want)
+		}
+	}
+	if after := b.topics.Count(); after != before {
+		t.Errorf("%d topics before, %d after refused sends", before, after)
+	}
+}

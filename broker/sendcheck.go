@@ -36,7 +36,11 @@ func (b *Broker) checkSendTopic(h *wire.SendMessageHeader, topic *topics.Topic) 
 		return wire.Refuse(wire.ResponseSystemError, "broker unable to service, until "+time.UnixMilli(int64(from)).Format(time.DateTime))
 	}
 	if topic == nil {
-		return topics.CheckName(string(h.Topic))
+		name := string(h.Topic)
+		if topics.SendForbidden(name) {
+			return topics.SendForbiddenRefusal(name)
+		}
+		return topics.CheckName(name)
 	}
 	if topic.SendForbidden() {
 		return topics.SendForbiddenRefusal(topic.Name())

@@ -43,8 +43,8 @@ func alwaysSystem() map[string]bool {
 	}
 }
 
-// sendForbidden tells the topics that only the broker itself writes.
-func sendForbidden(name string) bool {
+// SendForbidden tells the topics that only the broker itself writes. No send makes one of them.
+func SendForbidden(name string) bool {
 	switch name {
 	case ScheduleTopic, HalfTopic, OpHalfTopic, rocksHalfTopic, rocksOpHalfTopic, CheckMaxTimeTopic, SelfTestTopic, OffsetMovedTopic:
 		return true

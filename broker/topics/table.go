@@ -196,7 +196,7 @@ func (t *Table) insert(config wire.TopicConfig, extra statefile.Extra) *Topic {
 	defer t.mu.Unlock()
 	topic := t.byName[config.TopicName]
 	if topic == nil {
-		topic = &Topic{name: config.TopicName, nameBytes: []byte(config.TopicName), forbidden: sendForbidden(config.TopicName), opener: t.queues, extra: extra}
+		topic = &Topic{name: config.TopicName, nameBytes: []byte(config.TopicName), forbidden: SendForbidden(config.TopicName), opener: t.queues, extra: extra}
 		t.byName[config.TopicName] = topic
 	}
 	topic.setConfig(config)
