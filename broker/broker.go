@@ -222,6 +222,7 @@ func (b *Broker) openTables(o Options) (err error) {
 			g := b.groups.Find(group)
 			return b.set.Load().NotifyConsumerIdsChangedEnable && g != nil && g.Config().NotifyConsumerIDsChangedEnable
 		},
+		Resubscribed: b.wakeAllPulls,
 	})
 	return nil
 }

@@ -152,7 +152,7 @@ func (ls *loopState) wakeHeld(b *Broker, p *heldPull) {
 	ls.release(c.State.(*connState), p)
 	r := p.request
 	ls.holds.give(p)
-	b.runPull(ls, c, &r, false)
+	b.rerun(ls, c, &r, false)
 }
 
 // runDueHolds answers the pulls whose deadline passed and closes connections that have not read for slowReaderPatience.
@@ -178,7 +178,7 @@ func (ls *loopState) runDueHolds(b *Broker) {
 		ls.release(c.State.(*connState), p)
 		r := p.request
 		ls.holds.give(p)
-		b.runPull(ls, c, &r, false)
+		b.rerun(ls, c, &r, false)
 	}
 	ls.armHoldTimer(b)
 }
@@ -192,7 +192,7 @@ func (ls *loopState) runSetAside(b *Broker, c *netio.Conn) {
 			ls.release(state, p)
 			r := p.request
 			ls.holds.give(p)
-			if b.runPull(ls, c, &r, r.maySuspend); c.IsBackedUp() {
+			if b.rerun(ls, c, &r, r.maySuspend); c.IsBackedUp() {
 				return // the rest waits for the next MailDrained
 			}
 		}

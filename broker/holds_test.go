@@ -181,3 +181,34 @@ func TestRareTagsComeAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A group changes its tags while a pull of it is held: the pull goes by what the group wants now. By the filter that it came with it
+// would wait for its end, and then step over the message that the group has subscribed meanwhile.
+func TestAHeldPullFollowsItsGroupsSubscription(t *testing.T) {
+	shapes(t, func(t *testing.T, settings ...string) {
+		b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, smallFiles)...)
+		consumer, other, producer := dial(t, b.addr, wire.EncodingJSON), dial(t, b.addr, wire.EncodingJSON), dial(t, b.addr, wire.EncodingJSON)
+		producer.makeTopic("T", 2)
+		consumer.join("g", "consumer", "T", "old", 1)
+		h := heldPullHeader("T", 1, 0, "")
+		h.ConsumerGroup, h.SysFlag, h.Subscription, h.SubVersion = []byte("g"), wire.PullSysFlagSuspend, nil, 1
+		consumer.write(wire.AppendPullRequest(nil, consumer.enc, wire.RequestPullMessage, 100, h))
+		waitUntil(t, func() bool { return b.polls.Held() == 1 })
+		producer.mustSend(sendHeader("T", 1, "TAGS\x01new\x02"), []byte("m"))
+		producer.drain("T", 1, 0, 1)
+		if held := b.polls.Held(); held != 1 {
+			t.Fatalf("%d pulls are held: the tags of the message are not the group's yet", held)
+		}
+		other.join("g", "other", "T", "new", 2)
+		for {
+			cmd := consumer.receive()
+			if !cmd.IsResponse() {
+				continue // the group's change
+			}
+			if got := records(t, cmd.Body); cmd.Opaque != 100 || len(got) != 1 || string(got[0].Body) != "m" {
+				t.Errorf("answer to %d: code %d %s with %d messages", cmd.Opaque, cmd.Code, cmd.Remark, len(got))
+			}
+			return
+		}
+	})
+}

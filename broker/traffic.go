@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"peregrine/broker/stats"
+	"peregrine/broker/topics"
 	"peregrine/internal/message"
 )
 
@@ -55,6 +56,15 @@ func (t *topicRun) flush(b *Broker) {
 func (b *Broker) wakePulls(topic string, id message.QueueID) {
 	if q := b.store.LookupQueue([]byte(topic), id); q != nil {
 		b.polls.Wake(q)
+	}
+}
+
+// wakeAllPulls runs the held pulls of a topic again: what a group wants of it has changed.
+func (b *Broker) wakeAllPulls(topic string) {
+	if t := b.topics.Find(topic); t != nil {
+		for id := range min(t.Config().ReadQueueNums, topics.QueueNumsMax) {
+			b.wakePulls(topic, message.QueueID(id))
+		}
 	}
 }
 

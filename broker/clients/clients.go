@@ -38,6 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Notify says whether changes of a group are told to its members: notifyConsumerIdsChangedEnable of broker and group.
 	Notify func(group string) bool
+	// Resubscribed hears of a topic that a group wants other messages of than before; nil: nobody asks. No lock is held.
+	Resubscribed func(topic string)
 	// RealTime is realTimeNotifyConsumerChange: tell at once, else with the next Scan.
 	RealTime bool
 	// ExpiredAfter is channelExpiredTimeout in ms; 0 means the default of 120 s.
@@ -56,12 +58,13 @@ type Client struct {
 
 // Registry holds the clients of a broker.
 type Registry struct {
-	pusher   Pusher
-	logger   *slog.Logger
-	notify   func(group string) bool
-	realTime atomic.Bool
-	expiry   message.Millis
-	opaque   atomic.Int32 // of the requests that the broker starts
+	pusher       Pusher
+	logger       *slog.Logger
+	notify       func(group string) bool
+	resubscribed func(topic string)
+	realTime     atomic.Bool
+	expiry       message.Millis
+	opaque       atomic.Int32 // of the requests that the broker starts
 
 	change        sync.Mutex // guards the fields below and the member tables of groups
 	producers     map[string]map[netio.ConnRef]*Client
@@ -111,7 +114,7 @@ func NewRegistry(o Options) *Registry {
 		expiry = expiredAfter
 	}
 	r := &Registry{
-		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, expiry: expiry,
+		pusher: o.Pusher, logger: o.Logger, notify: o.Notify, resubscribed: o.Resubscribed, expiry: expiry,
 		producers: make(map[string]map[netio.ConnRef]*Client), producerIDs: make(map[string]netio.ConnRef), connections: make(map[netio.ConnRef]*membership),
 		pending: make(map[string]bool), consumers: make(map[string]*ConsumerGroup),
 	}

@@ -27,7 +27,7 @@ func (r *Registry) Heartbeat(b *Beat) (subscriptionChanged bool) {
 	if len(b.Client.ID) > ClientIDBytesMax {
 		b.Client.ID = b.Client.ID[:ClientIDBytesMax]
 	}
-	var changed []string
+	var changed, resubscribed []string
 	second := b.Fingerprint != 0
 	subscriptionChanged = !second
 	r.change.Lock()
@@ -38,7 +38,9 @@ func (r *Registry) Heartbeat(b *Beat) (subscriptionChanged bool) {
 			continue
 		}
 		if !(second && b.WithoutSub) {
-			isNew = r.subscribe(g, data, &b.Client) || isNew
+			topicsChanged, rewritten := r.subscribe(g, data, &b.Client)
+			isNew = topicsChanged || isNew
+			resubscribed = append(resubscribed, rewritten...)
 		} else if len(*g.subscriptions.Load()) == 0 {
 			subscriptionChanged = true
 		}
@@ -55,6 +57,11 @@ func (r *Registry) Heartbeat(b *Beat) (subscriptionChanged bool) {
 	}
 	r.change.Unlock()
 	r.tell(changed)
+	if r.resubscribed != nil {
+		for _, topic := range resubscribed {
+			r.resubscribed(topic)
+		}
+	}
 	return subscriptionChanged
 }
 
@@ -142,9 +149,9 @@ func (r *Registry) admit(b *Beat, group string, producer bool) bool {
 }
 
 // subscribe replaces the group's subscription set by the one in the heartbeat: new topics are added, known ones replaced
-// when their version is newer, others removed. It returns whether the set of topics changed. A newer version of a known topic
-// is no change that members are told (observed on 5.5.0).
-func (r *Registry) subscribe(g *ConsumerGroup, data *wire.ConsumerData, from *Client) (changed bool) {
+// when their version is newer, others removed. It returns whether the set of topics changed, and the topics whose expression did. A
+// newer version of a known topic is no change that members are told (observed on 5.5.0).
+func (r *Registry) subscribe(g *ConsumerGroup, data *wire.ConsumerData, from *Client) (changed bool, rewritten []string) {
 	old := *g.subscriptions.Load()
 	wanted := data.SubscriptionDataSet
 	if len(wanted) > TopicsPerGroupMax {
@@ -165,6 +172,9 @@ func (r *Registry) subscribe(g *ConsumerGroup, data *wire.ConsumerData, from *Cl
 		case s.SubVersion > had.SubVersion:
 			fresh[s.Topic] = filter.NewSubscription(*s)
 			replaced = true
+			if s.SubString != had.SubString {
+				rewritten = append(rewritten, s.Topic)
+			}
 		default:
 			fresh[s.Topic] = had
 		}
@@ -178,7 +188,7 @@ func (r *Registry) subscribe(g *ConsumerGroup, data *wire.ConsumerData, from *Cl
 		g.subscriptions.Store(&fresh)
 	}
 	r.compare(g, wanted, from)
-	return changed
+	return changed, rewritten
 }
 
 // compare warns when a member of the group subscribes something else than another: nothing is refused, but messages get
