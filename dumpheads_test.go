@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -175,6 +176,40 @@ func TestDamagedHeadsAreFilled(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// The units of a queue whose folder was renamed are wrong, not the records that they name: none is replaced.
+func TestTheRecordsOfARenamedQueueStay(t *testing.T) {
+	for _, to := range []string{"T/7", "W/0"} {
+		for _, form := range []string{"closed", "started"} {
+			t.Run(to+"/"+form, func(t *testing.T) {
+				whole, all := withQueues(t)
+				x := whole.Kill()
+				const from = repairRoot + "/consumequeue/T/0/00000000000000000000"
+				units, err := sysio.ReadFile(x, from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dir := filepath.Join(repairRoot, "consumequeue", filepath.FromSlash(to))
+				if err := errors.Join(x.Remove(from), x.MkdirAll(dir, 0o755), sysio.AtomicWriteFile(x, filepath.Join(dir, filepath.Base(from)), units, false)); err != nil {
+					t.Fatal(err)
+				}
+				if form == "started" {
+					if err := started(t, x).Close(true); err != nil {
+						t.Fatal(err)
+					}
+				} else if code, printed := verifyOn(t, x); code != exitFailed || strings.Contains(printed, "record-damaged") {
+					t.Errorf("--verify: exit %d\n%s", code, printed)
+				}
+				if code, printed, err := repairOn(t, x, "--repair", "--fill", "--yes"); err != nil || code != exitOK || strings.Contains(printed, "filler of") {
+					t.Errorf("exit %d: %v\n%s", code, err, printed)
+				}
+				if got := contentsOf(t, x); len(got.messages) != len(all) {
+					t.Errorf("%d messages are served of %d", len(got.messages), len(all))
+				}
+			})
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,5 +164,58 @@ func flip(t *testing.T, fsys *sysio.FaultFS, path string, at int64, mask byte) {
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A queue whose folder got another name holds the units of another queue: the records are right. The queue is made again from the log, and
+// nothing is taken for damaged.
+func TestARenamedQueueIsNoDamage(t *testing.T) {
+	for _, to := range []string{"T/7", "W/0", "T/1"} {
+		for form, leave := range map[string]func(s *Store, root string) error{
+			"clean": func(s *Store, root string) error { return s.Close(true) },
+			"without state": func(s *Store, root string) error {
+				return errors.Join(s.Close(true), os.Remove(filepath.Join(root, stateName)))
+			},
+			"killed": func(s *Store, root string) error { s.abandon(); return nil },
+		} {
+			t.Run(to+"/"+form, func(t *testing.T) {
+				root := t.TempDir()
+				set := testSettings(root)
+				s := openTest(t, sysio.OS{}, set)
+				for n := range 60 {
+					send(t, s, s.Queue("T", 0), "body")
+					if n%2 == 0 {
+						send(t, s, s.Queue("T", 1), "body")
+					}
+				}
+				mustDispatch(t, s, 0)
+				want := served(t, s)
+				if err := leave(s, root); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(set.queueDir, filepath.FromSlash(to))
+				if err := errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Dir(path), 0o755), os.Rename(filepath.Join(set.queueDir, "T", "0"), path)); err != nil {
+					t.Fatal(err)
+				}
+				s = openTest(t, sysio.OS{}, set)
+				defer s.Close(false)
+				mustDispatch(t, s, s.Recovery().RedispatchFrom)
+				got := served(t, s)
+				if form == "killed" { // what no record claims is met by readers
+					maps.DeleteFunc(got, func(at place, _ message.PhyOffset) bool {
+						return fmt.Sprintf("%s/%d", at.topic, at.id) == to && to != "T/1"
+					})
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("%d messages are served of %d", len(got), len(want))
+				}
+				if n := s.Recovery().DamagedCount; n != 0 {
+					t.Errorf("%d damaged places", n)
+				}
+				if m := send(t, s, s.Queue("T", 0), "next"); m.QueueOffset != 60 {
+					t.Errorf("the next message got offset %d", m.QueueOffset)
+				}
+			})
+		}
 	}
 }

@@ -229,7 +229,13 @@ func (r *recovery) ownedBy(q *Queue, v *message.View) (*suspect, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u, err := r.unitAt(other, at); err != nil || u.Phy == v.PhyOffset && u.Size == v.Size {
+		if u, err := r.unitAt(other, at); err != nil || u.Phy != v.PhyOffset || u.Size != v.Size {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if agrees, err := r.neighbourAgrees(other, at); err != nil || agrees {
 			return headOf(other, at, v), err
 		}
 	}
@@ -285,7 +291,7 @@ func (r *recovery) foreignIn(q *Queue, from, to message.QueueOffset) error {
 }
 
 // strangersIn looks at the units of queue offsets [from, to) that no record of the log has: a unit that names a good record, which says that
-// it belongs elsewhere, but that no unit names there, shows that the record's head is damaged.
+// it belongs elsewhere, but that no unit names there, shows that the record's head is damaged, if a unit beside it is right.
 func (r *recovery) strangersIn(q *Queue, from, to message.QueueOffset) error {
 	return r.strangers(q, from, to, false)
 }
@@ -323,11 +329,44 @@ func (r *recovery) strangers(q *Queue, from, to message.QueueOffset, foreign boo
 				}
 			}
 		}
+		if view.QueueID != q.id || view.QueueOffset != off || string(view.Topic) != q.topic {
+			if agrees, err := r.neighbourAgrees(q, off); err != nil || !agrees {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := r.probe.look(u.Phy); err != nil {
+				return err
+			}
+		}
 		if err := r.noteDamaged(headOf(q, off, view)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// neighbourAgrees tells whether the unit behind off, or the one in front of it, names the record that it should; those that only keep a place
+// are passed over. In a queue whose folder was renamed or copied none does: there the units are wrong, not the records.
+func (r *recovery) neighbourAgrees(q *Queue, off message.QueueOffset) (bool, error) {
+	for _, step := range []message.QueueOffset{1, -1} {
+		for at := off + step; at >= q.Min() && at < q.Max() && at-off <= unitWindowUnits && off-at <= unitWindowUnits; at += step {
+			u, err := r.unitAt(q, at)
+			if err != nil {
+				return false, err
+			}
+			if u.IsPreBlank() {
+				continue
+			}
+			named, err := names(r.probe, q, u)
+			if err != nil || named && r.probe.view.QueueOffset == at {
+				return err == nil, err
+			}
+			break
+		}
+	}
+	return false, nil
 }
 
 // headOf describes a record whose head is damaged, and whose place in a queue is known.

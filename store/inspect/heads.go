@@ -8,8 +8,8 @@ import (
 
 // No CRC covers the head of a record. One that looks good by itself is shown to be damaged by what an earlier start found
 // (VerifyOptions.Heads), by the queue that its sysFlag takes it out of, or by a unit: that of another place than the record says, when the
-// unit of the place that it says does not name it. The original shifts all units of a run, so in the record's own queue the next unit has to
-// agree with its record. A queue's only record, or one whose neighbours only keep their places, is left to the start.
+// unit of the place that it says does not name it. The original shifts all units of a run, and somebody may have renamed a queue, so the next
+// unit has to agree with its record. A queue's only record, or one whose neighbours only keep their places, is left to the start.
 
 // namesDamagedHead tells whether the unit of q at off, which no record claims, shows that the head of the good record that it names is damaged.
 // v.peek has looked there.
@@ -27,9 +27,6 @@ func (v *verifier) namesDamagedHead(q *queueState, off message.QueueOffset, u Un
 		if err != nil || there.Phy == u.Phy && there.Size == u.Size {
 			return false, err
 		}
-	}
-	if !own {
-		return true, nil
 	}
 	return v.neighbourAgrees(q, off)
 }
