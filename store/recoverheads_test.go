@@ -219,3 +219,52 @@ func TestARenamedQueueIsNoDamage(t *testing.T) {
 		}
 	}
 }
+
+// The queue offset of a record whose head is damaged is kept over any number of power cuts, in the middle of a start, too, if its unit was
+// durable once. No unit names it any more after the first one.
+func TestADamagedHeadKeepsItsOffsetOverPowerCuts(t *testing.T) {
+	for _, hit := range []message.QueueOffset{5, 39} {
+		for _, at := range []int64{15, 20, 39, 93} {
+			for ops := range 12 {
+				fsys, set := sysio.NewFaultFS(), testSettings(memoryRoot)
+				s := openTest(t, fsys, set)
+				var spoiled message.PhyOffset
+				for n := range message.QueueOffset(40) {
+					if m := send(t, s, s.Queue("T", 0), "body"); n == hit {
+						spoiled = m.PhyOffset
+					}
+					send(t, s, s.Queue("T", 1), "body")
+				}
+				mustDispatch(t, s, 0)
+				closeTest(t, s, false) // all is durable, and it counts as a crash
+				flip(t, fsys, dataPath(set.logDir, 0), int64(spoiled)+at, 0x04)
+				syncFile(t, fsys, dataPath(set.logDir, 0))
+				fsys = fsys.PowerCut(nil)
+				fsys.Inject(sysio.Fault{Op: sysio.OpRemove | sysio.OpTruncate | sysio.OpRename | sysio.OpAllocate | sysio.OpContentSync, After: ops})
+				if s, err := open(fsys, set, quietLogger(), nowMillis, nil); err == nil {
+					s.abandon()
+				}
+				for round := range 3 {
+					fsys = fsys.PowerCut(nil)
+					s := openTest(t, fsys, set)
+					mustDispatch(t, s, s.Recovery().RedispatchFrom)
+					if next := s.Queue("T", 0).Next(); next != 40 || s.Recovery().DamagedCount != 1 {
+						t.Errorf("offset %d, byte %d, cut at %d, round %d: the queue goes on at %d, %d damaged places", hit, at, ops, round, next, s.Recovery().DamagedCount)
+					}
+					s.abandon()
+				}
+			}
+		}
+	}
+}
+
+func syncFile(t *testing.T, fsys sysio.FS, path string) {
+	t.Helper()
+	f, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -249,6 +249,7 @@ func (r *recovery) saveDamaged() {
 	st := &savedState{running: true}
 	if r.saved != nil {
 		copied := *r.saved
+		copied.queues = r.withNext(copied.queues)
 		st = &copied
 	}
 	st.damagedCount, st.damaged = r.report.DamagedCount, r.report.Damaged
@@ -256,6 +257,26 @@ func (r *recovery) saveDamaged() {
 	if err := sysio.AtomicWriteFile(r.s.fsys, path, st.encode(), false); err != nil {
 		r.logger.Warn("the state file cannot be written; should this start not come to its end, the next one may find less", "file", path, "error", err)
 	}
+}
+
+// withNext returns what the state file says of queues with the next offsets that the walk has found: once their units are cut nobody knows those
+// of damaged heads, see keepNext.
+func (r *recovery) withNext(saved []savedQueue) []savedQueue {
+	all := slices.Clone(saved)
+	there := make(map[*Queue]bool, len(all))
+	for i := range all {
+		if q := r.s.queues.lookup([]byte(all[i].topic), all[i].id); q != nil {
+			all[i].next = max(all[i].next, q.Next())
+			there[q] = true
+		}
+	}
+	r.s.queues.each(func(q *Queue) bool {
+		if !there[q] {
+			all = append(all, savedQueue{topic: q.topic, id: q.id, firstFile: -1, next: q.Next()})
+		}
+		return true
+	})
+	return all
 }
 
 // tailSum is the checksum of the last bytes before the end of the log, without the zeros there: those behind the mark of a file's end
