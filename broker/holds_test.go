@@ -212,3 +212,36 @@ func TestAHeldPullFollowsItsGroupsSubscription(t *testing.T) {
 		}
 	})
 }
+
+// What an administrator forbids while a pull is held is forbidden for that pull, too: a message that comes afterwards is not its answer.
+func TestAHeldPullIsForbiddenLater(t *testing.T) {
+	b := startBroker(t, sysio.NewFaultFS(), "store", smallFiles)
+	admin := dial(t, b.addr, wire.EncodingJSON)
+	topic := func(name string, perm, queues int32) {
+		admin.call(wire.RequestUpdateAndCreateTopic, &wire.CreateTopicRequestHeader{Topic: name, DefaultTopic: "TBW102", ReadQueueNums: queues, WriteQueueNums: 1,
+			Perm: perm, TopicFilterType: "SINGLE_TAG"}, nil)
+	}
+	for name, c := range map[string]struct {
+		forbid func(name string)
+		code   wire.ResponseCode
+		remark string
+	}{
+		"Perm":  {func(name string) { topic(name, 2, 1) }, wire.ResponseNoPermission, "the topic[Perm] pulling message is forbidden"},
+		"Fewer": {func(name string) { topic(name, 6, 0) }, wire.ResponseInvalidParameter, "queueId[0] is illegal, topic:[Fewer] topicConfig.readQueueNums:[0]"},
+		"Group": {func(name string) {
+			admin.request(wire.RequestUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"`+name+`","consumeEnable":false}`))
+		}, wire.ResponseNoPermission, "subscription group no permission, Group"},
+	} {
+		topic(name, 6, 1)
+		consumer := dial(t, b.addr, wire.EncodingJSON)
+		h := heldPullHeader(name, 0, 0, "*")
+		h.ConsumerGroup = []byte(name)
+		consumer.write(wire.AppendPullRequest(nil, consumer.enc, wire.RequestPullMessage, 100, h))
+		waitUntil(t, func() bool { return b.polls.Held() == 1 })
+		c.forbid(name)
+		admin.mustSend(sendHeader(name, 0, ""), []byte("m"))
+		if cmd := consumer.receive(); wire.ResponseCode(cmd.Code) != c.code || string(cmd.Remark) != c.remark || len(cmd.Body) != 0 {
+			t.Errorf("%s: code %d %q with %d bytes, want %d %q", name, cmd.Code, cmd.Remark, len(cmd.Body), c.code, c.remark)
+		}
+	}
+}

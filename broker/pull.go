@@ -111,9 +111,10 @@ const (
 //
 // hot: 0 allocs without refusal.
 func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pullRequest) (forbidden int32, refusal *wire.Refusal) {
+	if forbidden, refusal = b.checkReadable(); refusal != nil {
+		return forbidden, refusal
+	}
 	switch {
-	case !b.set.Load().readable:
-		return forbiddenBroker, wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] pulling message is forbidden")
 	case wire.RequestCode(cmd.Code) == wire.RequestLitePullMessage && !b.set.Load().LitePullMessageEnable:
 		return forbiddenBroker, wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] for lite pull consumer is forbidden")
 	}
@@ -124,20 +125,16 @@ func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pull
 		}
 	}
 	groupConfig := group.Config()
-	if !groupConfig.ConsumeEnable {
-		return forbiddenGroup, wire.Refuse(wire.ResponseNoPermission, "subscription group no permission, "+string(h.ConsumerGroup))
+	if forbidden, refusal = checkGroupPull(group); refusal != nil {
+		return forbidden, refusal
 	}
 	topic := b.topics.Lookup(h.Topic)
 	if topic == nil {
 		return 0, wire.Refuse(wire.ResponseTopicNotExist, "topic["+string(h.Topic)+"] not exist, apply first please! \n"+topics.Hint)
 	}
 	config := topic.Config()
-	if config.Perm&topics.PermRead == 0 {
-		return forbiddenTopic, wire.Refuse(wire.ResponseNoPermission, "the topic["+topic.Name()+"] pulling message is forbidden")
-	}
-	if h.QueueID < 0 || h.QueueID >= config.ReadQueueNums {
-		return 0, wire.Refuse(wire.ResponseInvalidParameter, "queueId["+itoa(h.QueueID)+"] is illegal, topic:["+topic.Name()+
-			"] topicConfig.readQueueNums:["+itoa(config.ReadQueueNums)+"]")
+	if forbidden, refusal = checkTopicPull(topic, h.QueueID); refusal != nil {
+		return forbidden, refusal
 	}
 	var f *filter.Matcher
 	if r.inline = h.SysFlag&wire.PullSysFlagSubscription != 0; r.inline {
@@ -154,6 +151,35 @@ func (b *Broker) admitPull(h *wire.PullMessageHeader, cmd *wire.Command, r *pull
 	r.topicSysFlag, r.groupSysFlag = config.TopicSysFlag, groupConfig.GroupSysFlag
 	if r.maySuspend = h.SysFlag&wire.PullSysFlagSuspend != 0; r.maySuspend {
 		r.suspend = b.suspendOf(h)
+	}
+	return 0, nil
+}
+
+// checkReadable, checkGroupPull and checkTopicPull are what an administrator may forbid, also while a pull is held.
+//
+// hot: 0 allocs without refusal.
+func (b *Broker) checkReadable() (forbidden int32, refusal *wire.Refusal) {
+	if !b.set.Load().readable {
+		return forbiddenBroker, wire.Refuse(wire.ResponseNoPermission, "the broker["+b.cfg.BrokerIP1+"] pulling message is forbidden")
+	}
+	return 0, nil
+}
+
+func checkGroupPull(group *groups.Group) (forbidden int32, refusal *wire.Refusal) {
+	if !group.Config().ConsumeEnable {
+		return forbiddenGroup, wire.Refuse(wire.ResponseNoPermission, "subscription group no permission, "+group.Name())
+	}
+	return 0, nil
+}
+
+func checkTopicPull(topic *topics.Topic, queueID int32) (forbidden int32, refusal *wire.Refusal) {
+	config := topic.Config()
+	if config.Perm&topics.PermRead == 0 {
+		return forbiddenTopic, wire.Refuse(wire.ResponseNoPermission, "the topic["+topic.Name()+"] pulling message is forbidden")
+	}
+	if queueID < 0 || queueID >= config.ReadQueueNums {
+		return 0, wire.Refuse(wire.ResponseInvalidParameter, "queueId["+itoa(queueID)+"] is illegal, topic:["+topic.Name()+
+			"] topicConfig.readQueueNums:["+itoa(config.ReadQueueNums)+"]")
 	}
 	return 0, nil
 }
@@ -208,22 +234,33 @@ func (b *Broker) suspendOf(h *wire.PullMessageHeader) time.Duration {
 	return time.Duration(min(max(h.SuspendTimeoutMillis, 0), suspendMax.Milliseconds())) * time.Millisecond
 }
 
-// rerun runs a pull that was kept. What its group wants by now counts: by an older filter the answer would step over messages that
-// the group has subscribed meanwhile.
+// rerun runs a pull that was kept, if it may still be run (the original makes all its checks again).
 //
 // hot: 0 allocs without refusal.
 func (b *Broker) rerun(ls *loopState, c *netio.Conn, r *pullRequest, mayHold bool) {
-	if !r.inline {
-		h := wire.PullMessageHeader{ConsumerGroup: r.group.NameBytes(), Topic: r.topic.NameBytes(), SubVersion: r.subVersion}
-		f, forbidden, refusal := b.heartbeatFilter(&h, r.topic, r.group.Config())
-		if refusal != nil {
-			ls.pullResponse = wire.PullMessageResponse{ForbiddenType: forbidden}
-			c.Out = wire.AppendPullResponse(c.Out, r.enc, r.opaque, refusal.Code, refusal.Remark, &ls.pullResponse, 0)
-			return
-		}
-		r.filter = f
+	if forbidden, refusal := b.admitAgain(r); refusal != nil {
+		ls.pullResponse = wire.PullMessageResponse{ForbiddenType: forbidden}
+		c.Out = wire.AppendPullResponse(c.Out, r.enc, r.opaque, refusal.Code, refusal.Remark, &ls.pullResponse, 0)
+		return
 	}
 	b.runPull(ls, c, r, mayHold)
+}
+
+// admitAgain checks a pull that was kept, and gives it the filter that its group has by now: by an older one the answer would step
+// over messages that the group has subscribed meanwhile.
+func (b *Broker) admitAgain(r *pullRequest) (forbidden int32, refusal *wire.Refusal) {
+	if forbidden, refusal = b.checkReadable(); refusal != nil {
+		return forbidden, refusal
+	}
+	if forbidden, refusal = checkGroupPull(r.group); refusal != nil {
+		return forbidden, refusal
+	}
+	if forbidden, refusal = checkTopicPull(r.topic, int32(r.queue.ID())); refusal != nil || r.inline {
+		return forbidden, refusal
+	}
+	h := wire.PullMessageHeader{ConsumerGroup: r.group.NameBytes(), Topic: r.topic.NameBytes(), SubVersion: r.subVersion}
+	r.filter, forbidden, refusal = b.heartbeatFilter(&h, r.topic, r.group.Config())
+	return forbidden, refusal
 }
 
 // runPull looks at the queue and answers, holds, or hands over to a cold reader. mayHold is false on the second run.
