@@ -253,21 +253,9 @@ func (a *allocator) extend(f *mappedFile) error {
 	return nil
 }
 
-// allows tells whether n more bytes keep the disk at or below percent. A disk that cannot be asked is not a reason to refuse:
-// the allocation itself will tell.
+// allows tells whether n more bytes of the log keep its disk at or below percent.
 func (a *allocator) allows(n int64, percent int) error {
-	u, err := a.l.fsys.DiskUsage(a.l.set.logDir)
-	if err != nil {
-		return nil
-	}
-	u.Used += n
-	u.Usable -= n
-	if u.Usable < 0 || u.UsedPercent() > percent {
-		u.Used -= n
-		u.Usable += n
-		return &DiskFullError{Path: a.l.set.logDir, UsedPct: u.UsedPercent(), Threshold: percent}
-	}
-	return nil
+	return roomFor(a.l.fsys, a.l.set.logDir, n, percent)
 }
 
 func (a *allocator) failed(f *mappedFile, err error) error {

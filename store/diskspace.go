@@ -73,6 +73,22 @@ func (s *Store) checkDisk() {
 	}
 }
 
+// roomFor tells whether n more bytes in dir keep its partition at or below percent. A disk that cannot be asked is not a reason to
+// refuse: the allocation itself will tell.
+func roomFor(fsys sysio.FS, dir string, n int64, percent int) error {
+	u, err := fsys.DiskUsage(dir)
+	if err != nil {
+		return nil
+	}
+	used := u.UsedPercent()
+	u.Used += n
+	u.Usable -= n
+	if u.Usable < 0 || u.UsedPercent() > percent {
+		return &DiskFullError{Path: dir, UsedPct: used, Threshold: percent}
+	}
+	return nil
+}
+
 // noSpace is the refusal after a write to path for which the system had no space, with what its partition tells.
 func noSpace(fsys sysio.FS, path string, threshold int, cause error) *DiskFullError {
 	full := &DiskFullError{Path: path, Threshold: threshold, Cause: cause}

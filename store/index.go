@@ -272,7 +272,8 @@ func (x *Index) reopen(f *indexFile) error {
 
 // create makes the next file. What a failed attempt leaves is removed.
 func (x *Index) create() error {
-	if err := x.s.log.alloc.allows(x.geo.fileBytes(), x.s.set.now().forcePct); err != nil {
+	// As much as sends may have; the index lies beside the queues, which need not be on the log's partition.
+	if err := roomFor(x.fsys, x.s.set.queueDir, x.geo.fileBytes(), x.s.set.now().warnPct); err != nil {
 		return err
 	}
 	if err := makeDir(x.fsys, x.dir); err != nil {

@@ -537,6 +537,36 @@ func TestIndexThatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 }
 
+// Keys are indexed as long as sends are accepted: forced cleaning keeps a disk near its ratio for good, and leaves room for index files.
+func TestIndexingNeedsNoMoreSpaceThanSends(t *testing.T) {
+	fsys := sysio.NewFaultFS()
+	s := openIndexed(t, fsys, testSettings("/s", withIndex(200, 1000)))
+	defer closeIndexed(t, s)
+	sendIndexed(t, s, s.Queue("T", 0), "u1", "k", "")
+	diskAt := func(percent int64) {
+		fsys.SetCapacity(0, 0)
+		own, err := fsys.DiskUsage("/s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fsys.SetCapacity(100<<20, percent<<20-own.Used)
+		s.tick()
+	}
+	diskAt(90)
+	var full *DiskFullError
+	if _, err := tryFollow(s, 0); !errors.As(err, &full) || full.Path != s.set.queueDir || full.Threshold != 90 {
+		t.Errorf("a file that lifts the disk above the ratio for sends: %v", err)
+	}
+	diskAt(88)
+	if err := s.Refusal(); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, s, 0)
+	if _, views := query(t, s, IndexQuery{Topic: "T", Key: "k"}); len(views) != 1 {
+		t.Errorf("%d records", len(views))
+	}
+}
+
 func TestIndexNamesSortByCreation(t *testing.T) {
 	x := &Index{}
 	at := time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.Local)
