@@ -301,6 +301,7 @@ func (b *Broker) settle() {
 	}
 	b.topics.Settle()
 	b.groups.Settle(append(b.offsets.Groups(), b.topics.GroupsNamed()...))
+	b.takeBackOffsets()
 }
 
 func (b *Broker) configDir() string { return filepath.Join(b.cfg.StorePathRootDir, "config") }

@@ -15,7 +15,7 @@ func TestStartNeverEmptiesAStateFile(t *testing.T) {
 	fsys := sysio.NewFaultFS()
 	startBroker(t, fsys, "/s").stop()
 	files := map[string]string{
-		"consumerOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{"SELF_TEST_TOPIC@G":{0:7}}}`,
+		"consumerOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{"Elsewhere@G":{0:7}}}`,
 		"subscriptionGroup.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"subscriptionGroupTable":{"G":{"groupName":"G",` +
 			`"consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}}}`,
 		"delayOffset.json": `{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},"offsetTable":{1:9,30:4}}`, // 1 is corrected, 30 is no level of this table

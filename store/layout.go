@@ -78,7 +78,22 @@ func inspect(fsys sysio.FS, set settings) (*layout, error) {
 			return nil, err
 		}
 	}
+	lay.noteCheckpoint(fsys, filepath.Join(set.root, checkpointName))
 	return lay, lay.repairable
+}
+
+// noteCheckpoint names a checkpoint that a log with files should have, and that says nothing.
+func (lay *layout) noteCheckpoint(fsys sysio.FS, path string) {
+	if len(lay.log) == 0 {
+		return
+	}
+	info, err := fsys.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		lay.warn("%s is missing: a new one is made out of the log", path)
+	case err == nil && info.Size < checkpointUsed:
+		lay.warn("%s has %d bytes of %d: a new one is made out of the log", path, info.Size, checkpointBytes)
+	}
 }
 
 // unlessRepairable keeps what a repair mends for the end: what it does not mend goes first, so that no repair begins in vain.

@@ -324,3 +324,27 @@ func TestRocksFoldersWithoutData(t *testing.T) {
 		t.Errorf("warnings: %s", w)
 	}
 }
+
+// A checkpoint that is missing or cut short is named, and made again.
+func TestLostCheckpointsAreNamed(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"is missing":          os.Remove,
+		"has 0 bytes of 4096": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		set := filled(t, t.TempDir())
+		path := filepath.Join(set.root, checkpointName)
+		if err := spoil(path); err != nil {
+			t.Fatal(err)
+		}
+		s := openTest(t, sysio.OS{}, set)
+		if w := strings.Join(s.Recovery().Warnings, "\n"); !strings.Contains(w, path+" "+name) {
+			t.Errorf("%s is not said: %q", name, w)
+		}
+		closeTest(t, s, true)
+		s = openTest(t, sysio.OS{}, set)
+		if w := s.Recovery().Warnings; len(w) > 0 {
+			t.Errorf("the start after that says %q", w)
+		}
+		closeTest(t, s, true)
+	}
+}
