@@ -26,6 +26,11 @@ const (
 const usage = `peregrine bench: a load generator for RocketMQ-compatible brokers (Remoting protocol)
 
   peregrine bench send       send messages at a fixed rate (open loop) or as fast as answers come (closed loop)
+  peregrine bench pull       read the same messages again and again, as fast as answers come
+  peregrine bench catchup    read a backlog once, from its begin to its end
+  peregrine bench e2e        send, and receive by held pulls; time from the intended send to the arrival
+  peregrine bench mixed      e2e with several groups, one of them behind, keys, and a share of delayed messages
+  peregrine bench sync       send to a broker that syncs before it answers, beside what the device takes for a sync
   peregrine bench longpoll   how fast a message reaches a pull that the broker holds
   peregrine bench delay      how late delayed messages come
 
@@ -42,8 +47,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	switch args[0] {
-	case "send":
-		return sendMain(ctx, args[1:], stdout, stderr)
 	case "longpoll", "wake":
 		return longpollMain(ctx, args[1:], stdout, stderr)
 	case "delay":
@@ -53,6 +56,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 		return exitGood
+	}
+	for i := range modes {
+		if m := &modes[i]; m.name == args[0] {
+			return m.main(ctx, args[1:], stdout, stderr)
+		}
 	}
 	fmt.Fprintf(stderr, "peregrine bench: unknown command %q\n\n%s", args[0], usage)
 	return exitUsage
@@ -75,61 +83,6 @@ func parse(fs *pflag.FlagSet, args []string, stdout, stderr io.Writer, intro str
 		return exitUsage, true
 	}
 	return exitGood, false
-}
-
-func sendMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := DefaultSendOptions()
-	fs := pflag.NewFlagSet("send", pflag.ContinueOnError)
-	fs.StringVar(&o.Addr, "addr", o.Addr, "broker, host:port")
-	fs.StringVar(&o.Namesrv, "namesrv", "", "name servers, host:port;host:port: send to the brokers that they name for the topic, instead of --addr")
-	fs.StringVar(&o.Topic, "topic", o.Topic, "topic; one that begins with "+DefaultTopic+" is created with --queues queues")
-	fs.StringVar(&o.Group, "group", o.Group, "producer group")
-	fs.IntVar(&o.Queues, "queues", o.Queues, "queues to send to, in turn")
-	fs.IntVar(&o.Connections, "connections", o.Connections, "connections")
-	fs.IntVar(&o.Inflight, "inflight", o.Inflight, "closed loop: unanswered requests per connection")
-	fs.Float64Var(&o.Rate, "rate", 0, "open loop: messages a second on a fixed schedule; response times count from the intended send time. 0 = closed loop")
-	fs.IntVar(&o.MaxInflight, "max-inflight", o.MaxInflight, "open loop: unfinished requests in all; arrivals beyond are skipped and counted")
-	fs.IntVar(&o.Size, "size", o.Size, "body bytes of a message")
-	fs.IntVar(&o.Batch, "batch", o.Batch, "messages in a request")
-	fs.StringVar(&o.Tags, "tags", o.Tags, "TAGS of every message; empty = none")
-	fs.BoolVar(&o.Keys, "keys", false, "give every message a unique key in KEYS, too")
-	fs.StringVar(&o.Key, "key", "", "give every message this one key in KEYS; empty = none")
-	encoding := fs.String("encoding", "json", "header encoding: json or binary")
-	fs.DurationVar(&o.Duration, "duration", o.Duration, "measured time")
-	fs.DurationVar(&o.Warmup, "warmup", o.Warmup, "time before, not measured")
-	fs.BoolVar(&o.CheckDispatch, "check-dispatch", false, "wait until all acknowledged messages are visible to consumers; the rate counts only if that is so within "+dispatchLevelMax.String())
-	fs.IntVar(&o.Threads, "threads", 0, "threads of the generator; 0 = half the cores")
-	jsonFile := fs.String("json", "", "write the report to this file; - = standard output instead of the table")
-	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
-	if code, done := parse(fs, args, stdout, stderr, "peregrine bench send: measure sends"); done {
-		return code
-	}
-	var err error
-	if o.Encoding, err = encodingOf(*encoding); err == nil {
-		err = (&o).check()
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "peregrine bench send:", err)
-		return exitUsage
-	}
-	rep, err := Send(ctx, o, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "peregrine bench send:", err)
-		return exitBad
-	}
-	if *jsonFile != "-" {
-		rep.WriteText(stdout)
-	}
-	if *jsonFile != "" {
-		if err := writeJSON(*jsonFile, rep, stdout); err != nil {
-			fmt.Fprintln(stderr, "peregrine bench send:", err)
-			return exitBad
-		}
-	}
-	if len(rep.Failures) > 0 {
-		return exitBad
-	}
-	return exitGood
 }
 
 func encodingOf(name string) (wire.Encoding, error) {

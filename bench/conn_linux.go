@@ -23,7 +23,9 @@ type conn struct {
 	fd     int
 
 	frames *frames
-	queue  int // next queue to send to
+	queue  int     // next queue to send to
+	stream *stream // what it sent; nil of one that consumes
+	puller *puller // nil of one that sends
 	table  inflight
 	answer answerReader
 

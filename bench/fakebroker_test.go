@@ -24,6 +24,8 @@ type fakeBroker struct {
 
 	answer     func(n uint64) (wire.ResponseCode, string) // of the n-th send request; nil = success
 	before     func(n uint64)                             // runs before the n-th send is answered
+	deliver    func(queue int32, offsets []int) []int     // what of the messages a pull gets; nil = all, in order
+	spoil      func(records []byte)                       // changes what a pull gets
 	hideFor    func() bool                                // true: maximum offsets stay at what they were before the load
 	topicKnown int                                        // write queues of an existing topic; 0 = it does not exist
 	routeBody  string                                     // answer to GET_ROUTEINFO_BY_TOPIC
@@ -155,8 +157,10 @@ func (f *fakeBroker) handle(dst []byte, cmd *wire.Command) []byte {
 		return f.send(dst, cmd)
 	case wire.RequestPullMessage:
 		return f.pull(dst, cmd)
+	case wire.RequestGetMinOffset:
+		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", offsetAnswer{}, nil)
 	case wire.RequestGetMaxOffset:
-		var h maxOffsetHeader
+		var h offsetHeader
 		if err := wire.DecodeHeader(cmd, &h); err != nil {
 			f.problem("%v", err)
 		}
@@ -230,7 +234,7 @@ func (f *fakeBroker) store(h *wire.SendMessageHeader, body []byte) (first int) {
 	keep := func(body, properties []byte) {
 		uniq, _ := message.GetProperty(properties, message.PropertyUniqKey)
 		f.uniq[string(uniq)]++
-		f.queues[h.QueueID] = append(f.queues[h.QueueID], nil) // bodies are all alike; only their number counts
+		f.queues[h.QueueID] = append(f.queues[h.QueueID], bytes.Clone(body))
 		f.messages.Add(1)
 		if wait, _ := message.GetProperty(properties, message.PropertyWait); !bytes.Equal(wait, []byte("true")) && len(f.problems) < 5 {
 			f.problems = append(f.problems, fmt.Sprintf("message without WAIT: %q", properties))
@@ -263,10 +267,24 @@ func (f *fakeBroker) pull(dst []byte, cmd *wire.Command) []byte {
 	for len(f.queues[h.QueueID]) <= int(h.QueueOffset) && !f.closed {
 		f.arrived.Wait()
 	}
-	record := message.Record{Topic: []byte("T"), Body: []byte("x"), QueueOffset: message.QueueOffset(h.QueueOffset)}
-	stored := make([]byte, record.Size())
-	record.EncodeTo(stored)
-	offset := int64(len(f.queues[h.QueueID]))
-	dst = wire.AppendPullResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "FOUND", &wire.PullMessageResponse{NextBeginOffset: offset, MaxOffset: offset}, len(stored))
+	from, to := int(h.QueueOffset), min(len(f.queues[h.QueueID]), int(h.QueueOffset)+int(h.MaxMsgNums))
+	offsets := make([]int, 0, to-from)
+	for i := from; i < to; i++ {
+		offsets = append(offsets, i)
+	}
+	if f.deliver != nil {
+		offsets = f.deliver(h.QueueID, offsets)
+	}
+	var stored []byte
+	for _, i := range offsets {
+		record := message.Record{Topic: []byte("T"), Body: f.queues[h.QueueID][i], QueueOffset: message.QueueOffset(i)}
+		at := len(stored)
+		stored = append(stored, make([]byte, record.Size())...)
+		record.EncodeTo(stored[at:])
+	}
+	if f.spoil != nil {
+		f.spoil(stored)
+	}
+	dst = wire.AppendPullResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "FOUND", &wire.PullMessageResponse{NextBeginOffset: int64(to), MaxOffset: int64(to)}, len(stored))
 	return append(dst, stored...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"peregrine/internal/message"
@@ -14,9 +15,12 @@ import (
 // then only copied and patched: opaque, born time, UNIQ_KEY and, if wanted, KEYS. All of these have a fixed width, so no
 // length in the frame ever changes. It belongs to one worker.
 type frames struct {
-	heads  []head // one per queue
+	heads  []head // one per queue; behind them, if some are delayed, as many with a delay level
+	queues int
 	body   []byte // of a single message, or the whole batch
 	marks  []mark // what to patch in a batch body
+	bodies []int  // where the bodies of messages begin in body
+	size   int    // of one of them
 	binary bool   // header encoding
 
 	ids      message.UniqIDGen
@@ -67,13 +71,14 @@ type frameSpec struct {
 	bodyBytes  int
 	batch      int // messages in one request; 1 = no batch
 	tags       string
+	delayLevel int    // of the delayed ones; 0 = there are none
 	keys       bool   // a key of its own for each message; or
 	key        string // the same for all; "" = none
 }
 
 // newFrames builds the templates. salt tells this worker's ids from those of the other workers of this process.
 func newFrames(spec frameSpec, host message.Host, pid int, salt uint32) (*frames, error) {
-	f := &frames{binary: spec.encoding == wire.EncodingBinary, ids: message.NewUniqIDGen(host, pid, salt), keySalt: salt}
+	f := &frames{binary: spec.encoding == wire.EncodingBinary, ids: message.NewUniqIDGen(host, pid, salt), keySalt: salt, size: spec.bodyBytes, queues: spec.queues, bodies: []int{0}}
 	var properties []byte
 	if spec.batch == 1 {
 		properties = spec.properties()
@@ -84,17 +89,27 @@ func newFrames(spec frameSpec, host message.Host, pid int, salt uint32) (*frames
 		properties = message.AppendProperty(properties, message.PropertyWait, "true")
 		element := message.AppendBatchElement(nil, 0, filler(spec.bodyBytes), spec.properties())
 		f.body = bytes.Repeat(element, spec.batch)
+		f.bodies = f.bodies[:0]
+		for at := 0; at < len(f.body); at += len(element) {
+			f.bodies = append(f.bodies, at+bytes.Index(element, filler(spec.bodyBytes)))
+		}
 		f.marks = findMarks(f.body)
 		if want := spec.batch * spec.marksPerMessage(); len(f.marks) != want {
 			return nil, fmt.Errorf("bench: BUG: %d marks in the batch body, want %d", len(f.marks), want)
 		}
 	}
-	for q := range spec.queues {
-		h, err := spec.head(q, properties, f.body)
-		if err != nil {
-			return nil, err
+	kinds := [][]byte{properties}
+	if spec.delayLevel > 0 { // of single messages only: brokers refuse batches with a delay
+		kinds = append(kinds, message.AppendProperty(slices.Clone(properties), message.PropertyDelay, strconv.Itoa(spec.delayLevel)))
+	}
+	for _, properties := range kinds {
+		for q := range spec.queues {
+			h, err := spec.head(q, properties, f.body)
+			if err != nil {
+				return nil, err
+			}
+			f.heads = append(f.heads, h)
 		}
-		f.heads = append(f.heads, h)
 	}
 	return f, nil
 }
@@ -181,10 +196,13 @@ func filler(n int) []byte {
 	return b
 }
 
-// append appends one whole frame for queue q to dst.
+// append appends one whole frame for queue q to dst. Its messages are stamped with what follows from, unless they are too short.
 //
 // hot: 0 allocs when dst has room
-func (f *frames) append(dst []byte, q int, opaque int32, bornMs int64) []byte {
+func (f *frames) append(dst []byte, q int, delayed bool, opaque int32, bornMs int64, from stamp) []byte {
+	if delayed {
+		q += f.queues
+	}
 	h := &f.heads[q]
 	start := len(dst)
 	dst = append(dst, h.bytes...)
@@ -201,7 +219,14 @@ func (f *frames) append(dst []byte, q int, opaque int32, bornMs int64) []byte {
 	}
 	copy(frame[h.bornAt:], f.bornText[:])
 	f.patch(frame, h.marks)
-	f.patch(frame[len(h.bytes):], f.marks)
+	body := frame[len(h.bytes):]
+	f.patch(body, f.marks)
+	if f.size >= stampBytes {
+		for _, at := range f.bodies {
+			from.put(body[at : at+f.size])
+			from.sequence++
+		}
+	}
 	return dst
 }
 

@@ -11,10 +11,13 @@ const (
 
 // request is what is remembered of one request until its answer comes.
 type request struct {
-	intendedNs int64 // when the schedule wanted it sent; equal to sentNs in a closed loop
-	sentNs     int64 // when it was composed for the socket
+	intendedNs int64  // when the schedule wanted it sent; equal to sentNs in a closed loop
+	sentNs     int64  // when it was composed for the socket
+	sequence   uint64 // of its first message
+	queue      int32  // sent to; of a pull: index in the puller's
 	generation uint32
 	waiting    bool
+	delayed    bool // its messages carry a delay level
 }
 
 // inflight is the table of one connection's unanswered requests. Answers may come in any order, so a request owns a slot,
@@ -36,16 +39,16 @@ func newInflight(capacity int) inflight {
 func (t *inflight) full() bool   { return len(t.free) == 0 }
 func (t *inflight) waiting() int { return len(t.slots) - len(t.free) }
 
-// take claims a slot; the table must not be full.
+// take claims a slot for a request, of which generation and waiting are the table's; the table must not be full.
 //
 // hot: 0 allocs
-func (t *inflight) take(intendedNs, sentNs int64) (opaque int32) {
+func (t *inflight) take(what request) (opaque int32) {
 	last := len(t.free) - 1
 	slot := t.free[last]
 	t.free = t.free[:last]
 	r := &t.slots[slot]
-	r.intendedNs, r.sentNs, r.waiting = intendedNs, sentNs, true
-	r.generation++
+	what.generation, what.waiting = r.generation+1, true
+	*r = what
 	return opaqueBase + int32((r.generation<<t.slotBits|slot)&(1<<opaqueBits-1))
 }
 

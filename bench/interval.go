@@ -14,7 +14,10 @@ type interval struct {
 	acked    uint64 // answered with code 0
 	strange  uint64 // answers that nobody waited for, in frames
 	requests uint64 // answers taken, in frames
+	received uint64 // by consumers, of all groups
 	errors   tally
+
+	receivedBytes uint64 // of their bodies
 
 	reconnects   int
 	outageMaxNs  int64 // longest time from a lost connection to its replacement
@@ -23,14 +26,23 @@ type interval struct {
 	response *hdr.Histogram // ns from the intended send time; nil in a closed loop
 	service  *hdr.Histogram // ns from the real send time
 	lag      *hdr.Histogram // ns that the generator noticed an arrival late, one sample a turn; nil in a closed loop
+	delivery *hdr.Histogram // ns from the intended send time to the arrival at a consumer that keeps up; nil without consumers
+	pull     *hdr.Histogram // ns from a pull to its answer with messages; nil where pulls are held, or without consumers
 }
 
 func newHistogram() *hdr.Histogram { return hdr.New(1, latencyMaxNs, latencyDigits) }
 
-func newInterval(openLoop bool) *interval {
+func newInterval(o *Options) *interval {
 	iv := &interval{service: newHistogram()}
-	if openLoop {
+	if o.Rate > 0 {
 		iv.response, iv.lag = newHistogram(), newHistogram()
+	}
+	switch o.consumes {
+	case consumeNothing:
+	case consumeArriving:
+		iv.delivery = newHistogram()
+	default:
+		iv.pull = newHistogram()
 	}
 	return iv
 }
@@ -48,13 +60,13 @@ func (iv *interval) record(h *hdr.Histogram, ns int64) {
 
 // reset empties the interval for its next use.
 func (iv *interval) reset() {
-	response, service, lag := iv.response, iv.service, iv.lag
-	for _, h := range []*hdr.Histogram{response, service, lag} {
+	kept := interval{response: iv.response, service: iv.service, lag: iv.lag, delivery: iv.delivery, pull: iv.pull}
+	for _, h := range []*hdr.Histogram{kept.response, kept.service, kept.lag, kept.delivery, kept.pull} {
 		if h != nil {
 			h.Reset()
 		}
 	}
-	*iv = interval{response: response, service: service, lag: lag}
+	*iv = kept
 }
 
 // merge adds what another worker saw in the same time.
@@ -71,13 +83,17 @@ func (iv *interval) add(from *interval) {
 	iv.acked += from.acked
 	iv.strange += from.strange
 	iv.requests += from.requests
+	iv.received += from.received
+	iv.receivedBytes += from.receivedBytes
 	iv.errors.merge(&from.errors)
 	iv.reconnects += from.reconnects
 	iv.outageMaxNs = max(iv.outageMaxNs, from.outageMaxNs)
 	iv.clampedCount += from.clampedCount
-	iv.service.Merge(from.service)
-	if iv.response != nil {
-		iv.response.Merge(from.response)
-		iv.lag.Merge(from.lag)
+	for _, h := range [...]struct{ to, from *hdr.Histogram }{
+		{iv.service, from.service}, {iv.response, from.response}, {iv.lag, from.lag}, {iv.delivery, from.delivery}, {iv.pull, from.pull},
+	} {
+		if h.to != nil {
+			h.to.Merge(h.from)
+		}
 	}
 }

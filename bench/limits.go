@@ -16,7 +16,12 @@ const (
 	rateMax         = 50_000_000
 	errorCodesMax   = 32 // distinct error codes that are counted apart; the rest counts as "other"
 	remarkBytesMax  = 200
-	targetsMax      = 64 // brokers of one topic
+	targetsMax      = 64      // brokers of one topic
+	unsureMax       = 1 << 16 // messages of one connection and queue that were not acknowledged; more, and what is lost cannot be told
+	groupsMax       = 64
+	backlogMax      = 1_000_000_000
+	delayLevelMax   = 18
+	pullBatchMax    = 1024
 	longpollHoldMax = 15 * time.Second
 )
 
@@ -29,11 +34,16 @@ const (
 
 	connectTimeout   = 3 * time.Second
 	reconnectPause   = 100 * time.Millisecond
+	fillStep         = 500 * time.Millisecond // one load of the sends that make a backlog
+	fillInflight     = 128                    // of each of its connections
+	pullPause        = 100 * time.Millisecond // before a queue is asked again that could not be read, or had nothing yet
+	quietMin         = time.Second            // without an arrival, after which nothing more is expected of sends that were not acknowledged
 	controlTimeout   = 5 * time.Second        // of one question beside the load: routes, offsets, versions
-	drainMax         = 10 * time.Second       // for the last answers after the last send
+	drainMax         = 10 * time.Minute       // for the last answers and deliveries after the last send
 	dispatchLevelMax = time.Second            // a rate counts only if dispatch is level by then
 	dispatchWaitMax  = 60 * time.Second       // how long a late dispatch is watched to report how late
 	dispatchPollGap  = 2 * time.Millisecond   // between two looks at the offsets
 	lateGeneratorMax = 500 * time.Microsecond // p99 of the generator's own lag above which the report warns
+	lateGeneratorBad = 5 * time.Millisecond   // and above which, if that is what the response times consist of, the run does not count
 	targetRateShare  = 0.99                   // an open loop that reaches less of the rate it was asked for has missed it
 )

@@ -119,7 +119,7 @@ func measureLongpoll(ctx context.Context, o longpollOptions, notes io.Writer) (*
 	if note != "" {
 		fmt.Fprintln(notes, note)
 	}
-	rep := &longpollReport{Machine: conditionsOf(&SendOptions{}).Machine.String(), LimitNs: int64(o.limit)}
+	rep := &longpollReport{Machine: conditionsOf(&Options{}).Machine.String(), LimitNs: int64(o.limit)}
 	rep.Broker = Broker{Addr: o.addr, Queues: 1}
 	rep.Broker.Version, rep.Broker.Settings = brokerFacts(producer)
 
@@ -220,7 +220,7 @@ type longpollSender struct {
 func (s *longpollSender) send() (code int32, remark string, err error) {
 	s.c.opaque++
 	now := time.Now()
-	s.buf = s.frames.append(s.buf[:0], 0, opaqueBase+s.c.opaque, now.UnixMilli())
+	s.buf = s.frames.append(s.buf[:0], 0, false, opaqueBase+s.c.opaque, now.UnixMilli(), stamp{})
 	_ = s.c.conn.SetDeadline(now.Add(controlTimeout))
 	if _, err := s.c.conn.Write(s.buf); err != nil {
 		return 0, "", fmt.Errorf("%s: %w", s.c.addr, rootCause(err))

@@ -31,7 +31,7 @@ func TestOpaqueFindsItsRequestInAnyOrder(t *testing.T) {
 				t.Fatalf("waiting %d, want %d", table.waiting(), len(live))
 			}
 			if !table.full() && rapid.Bool().Draw(t, "take") {
-				opaque := table.take(i, i+1)
+				opaque := table.take(request{intendedNs: i, sentNs: i + 1})
 				if len(fmt.Sprint(opaque)) != opaqueWidth {
 					t.Fatalf("opaque %d has not %d digits", opaque, opaqueWidth)
 				}
@@ -63,7 +63,7 @@ func TestOpaqueFindsItsRequestInAnyOrder(t *testing.T) {
 
 func TestForeignOpaquesAreRefused(t *testing.T) {
 	table := newInflight(5)
-	table.take(1, 1)
+	table.take(request{})
 	for _, opaque := range []int32{0, -1, 1, opaqueBase - 1, math.MaxInt32, math.MinInt32, opaqueBase + 7, opaqueBase + 5} {
 		if _, ok := table.give(opaque); ok {
 			t.Errorf("took %d", opaque)
@@ -158,7 +158,7 @@ func TestFramesWithOneKey(t *testing.T) {
 			ids[string(id)] = true
 		}
 		for i := range 100 {
-			frame, _, err := wire.SplitFrame(f.append([]byte{}, i%12, int32(opaqueBase+i), 1_795_984_496_940))
+			frame, _, err := wire.SplitFrame(f.append([]byte{}, i%12, false, int32(opaqueBase+i), 1_795_984_496_940, stamp{sequence: uint64(i)}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,13 +181,13 @@ func TestFramesWithOneKey(t *testing.T) {
 			t.Errorf("%d messages in batches of %d", len(ids), batch)
 		}
 	}
-	for _, o := range []func(*SendOptions){
-		func(o *SendOptions) { o.Keys, o.Key = true, "hot" },
-		func(o *SendOptions) { o.Key = "two keys" },
-		func(o *SendOptions) { o.Key = "a\x01b" },
-		func(o *SendOptions) { o.Key = strings.Repeat("k", keyBytesMax+1) },
+	for _, o := range []func(*Options){
+		func(o *Options) { o.Keys, o.Key = true, "hot" },
+		func(o *Options) { o.Key = "two keys" },
+		func(o *Options) { o.Key = "a\x01b" },
+		func(o *Options) { o.Key = strings.Repeat("k", keyBytesMax+1) },
 	} {
-		opts := DefaultSendOptions()
+		opts := DefaultOptions()
 		o(&opts)
 		if err := opts.check(); err == nil || !strings.Contains(err.Error(), "--key") {
 			t.Errorf("keys %v key %.20q: %v", opts.Keys, opts.Key, err)
@@ -206,7 +206,7 @@ func TestFramesAreWhatTheJavaClientSends(t *testing.T) {
 				var h wire.SendMessageHeader
 				for i := range 500 {
 					q, opaque, born := i%12, int32(opaqueBase+i*12345), int64(1_795_984_496_940+i/3)
-					frame, size, err := wire.SplitFrame(f.append([]byte{}, q, opaque, born))
+					frame, size, err := wire.SplitFrame(f.append([]byte{}, q, false, opaque, born, stamp{}))
 					if err != nil || frame == nil || size != len(frame)+4 {
 						t.Fatalf("no whole frame: %d %v", size, err)
 					}

@@ -25,6 +25,8 @@ type Report struct {
 	Acked   uint64 `json:"acked"` // answered with code 0, drain included, warm-up excluded
 	Strange uint64 `json:"strange,omitempty"`
 
+	Consume *ConsumeResult `json:"consume,omitempty"`
+
 	Errors       []ErrorCount  `json:"errors,omitempty"` // of the whole run, warm-up included
 	Reconnects   int           `json:"reconnects,omitempty"`
 	OutageMax    time.Duration `json:"outageMaxNs,omitempty"` // longest time without a connection
@@ -45,7 +47,10 @@ type Conditions struct {
 	Machine     sysio.Machine `json:"machine"`
 	Time        time.Time     `json:"time"`
 	Brokers     []Broker      `json:"brokers"`
-	Mode        string        `json:"mode"` // "open loop" or "closed loop"
+	Probe       *Probe        `json:"probe,omitempty"`    // of a device
+	Command     string        `json:"command"`            // send, pull …
+	Mode        string        `json:"mode"`               // "open loop" or "closed loop"
+	Arrivals    string        `json:"arrivals,omitempty"` // open loop: "constant" or "Poisson"
 	TargetRate  float64       `json:"targetRate,omitempty"`
 	Topic       string        `json:"topic"`
 	BodyBytes   int           `json:"bodyBytes"`
@@ -58,6 +63,12 @@ type Conditions struct {
 	Key         string        `json:"key,omitempty"` // the same for all messages
 	Threads     int           `json:"threads"`
 	Warmup      float64       `json:"warmupSeconds"`
+
+	Groups          int     `json:"groups,omitempty"`
+	PullConnections int     `json:"pullConnections,omitempty"` // of each group
+	PullBatch       int     `json:"pullBatch,omitempty"`
+	Backlog         int     `json:"backlog,omitempty"`
+	Delayed         float64 `json:"delayed,omitempty"` // share of messages
 }
 
 // Broker is a server under load, as far as it tells.
@@ -103,13 +114,20 @@ func latencyOf(h *hdr.Histogram) *Latency {
 	}
 }
 
-func conditionsOf(o *SendOptions) Conditions {
+func conditionsOf(o *Options) Conditions {
 	c := Conditions{
 		Machine: sysio.Fingerprint(""), Time: time.Now().Round(time.Second), Mode: "closed loop", Topic: o.Topic, BodyBytes: o.Size, Batch: o.Batch,
 		Connections: o.Connections, Inflight: o.Inflight, Encoding: o.Encoding.String(), Tags: o.Tags, Keys: o.Keys, Key: o.Key, Threads: o.Threads, Warmup: o.Warmup.Seconds(),
 	}
+	c.Command = o.Mode
+	if o.consumes != consumeNothing {
+		c.Groups, c.PullConnections, c.PullBatch, c.Backlog, c.Delayed = o.Groups, o.PullConnections, o.PullBatch, o.Backlog, o.Delayed
+	}
 	if o.Rate > 0 {
-		c.Mode, c.TargetRate, c.Inflight = "open loop", o.Rate, o.MaxInflight
+		c.Mode, c.Arrivals, c.TargetRate, c.Inflight = "open loop", "constant", o.Rate, o.MaxInflight
+		if o.Poisson {
+			c.Arrivals = "Poisson"
+		}
 	}
 	return c
 }
@@ -118,7 +136,7 @@ func conditionsOf(o *SendOptions) Conditions {
 func (c *Conditions) title() string {
 	load := fmt.Sprintf("closed loop, %d in flight each", c.Inflight)
 	if c.TargetRate > 0 {
-		load = fmt.Sprintf("open loop, %.0f messages/s, at most %d in flight", c.TargetRate, c.Inflight)
+		load = fmt.Sprintf("open loop, %.0f messages/s, %s arrivals, at most %d in flight", c.TargetRate, c.Arrivals, c.Inflight)
 	}
 	batch := ""
 	if c.Batch > 1 {
@@ -128,7 +146,14 @@ func (c *Conditions) title() string {
 	if c.Connections == 1 {
 		many = ""
 	}
-	return fmt.Sprintf("send %d B%s, %d connection%s, %s, %s headers", c.BodyBytes, batch, c.Connections, many, load, c.Encoding)
+	title := fmt.Sprintf("%s %d B%s, %d connection%s, %s, %s headers", c.Command, c.BodyBytes, batch, c.Connections, many, load, c.Encoding)
+	if c.Connections == 0 {
+		title = fmt.Sprintf("%s %d B, %s headers", c.Command, c.BodyBytes, c.Encoding)
+	}
+	if c.Groups > 0 {
+		title += fmt.Sprintf("; consumer groups: %d, of %d connections, %d messages a pull", c.Groups, c.PullConnections, c.PullBatch)
+	}
+	return title
 }
 
 // fill computes what the run means.
@@ -150,6 +175,7 @@ func (rep *Report) fill(r *run, out *outcome) {
 	rep.Response, rep.Service, rep.GeneratorLag, rep.Clamped = latencyOf(w.response), latencyOf(w.service), latencyOf(w.lag), w.clampedCount
 	rep.GeneratorCores = out.cpu.Seconds() / (float64(out.lastAnswerNs-r.cuts[0]) / 1e9)
 	rep.Series = out.measured
+	rep.fillConsume(r, out)
 	rep.judge(r)
 }
 
@@ -169,6 +195,9 @@ func (rep *Report) judge(r *run) {
 	}
 	if rep.GeneratorLag != nil && rep.GeneratorLag.P99Ns > int64(lateGeneratorMax) {
 		warn("the generator itself was late: p99 %v; response times include that", time.Duration(rep.GeneratorLag.P99Ns).Round(time.Microsecond))
+		if rep.GeneratorLag.P99Ns > int64(lateGeneratorBad) && (rep.Response == nil || rep.GeneratorLag.P50Ns*2 > rep.Response.P50Ns) {
+			fail("the generator was so late (p99 %v) that the times are its own, not the broker's", time.Duration(rep.GeneratorLag.P99Ns).Round(time.Microsecond))
+		}
 	}
 	if rep.Clamped > 0 {
 		warn("%d latencies were longer than %v and count as that", rep.Clamped, time.Duration(latencyMaxNs))
@@ -176,13 +205,19 @@ func (rep *Report) judge(r *run) {
 	if rep.Strange > 0 {
 		warn("%d answers belonged to no request", rep.Strange)
 	}
+	for _, b := range rep.Conditions.Brokers {
+		if flush := b.Settings["flushDiskType"]; rep.Conditions.Command == "sync" && flush != "SYNC_FLUSH" {
+			fail("%s answers without a sync: flushDiskType is %q", b.Addr, flush)
+		}
+	}
 	if rep.Interrupted {
 		fail("interrupted after %.1f of %.1f measured seconds", rep.Seconds, r.opts.Duration.Seconds())
 	}
+	rep.judgeConsume(r, warn, fail)
 	for _, e := range rep.Errors {
 		fail("%d messages failed: %s", e.Count, e.Name)
 	}
-	if rep.Acked == 0 && !rep.Interrupted {
+	if rep.Acked == 0 && r.opts.Connections > 0 && !rep.Interrupted {
 		fail("no message was acknowledged")
 	}
 	if r.opts.Rate > 0 && !rep.Interrupted {

@@ -15,12 +15,23 @@ import (
 
 // run is what the workers of one load share. Everything but endCut is set before they start.
 type run struct {
-	opts    SendOptions
+	opts    Options
 	base    time.Time // time 0 of the run's clock; all ...Ns are nanoseconds since then
 	baseMs  int64     // the same, in milliseconds since 1970
 	cuts    []int64   // bounds of the intervals: start of the load, end of the warm-up, then once a second up to the end
 	warmNs  int64     // end of the warm-up: messages meant for before are not measured
 	targets []*target
+
+	id uint32 // in the stamps of its messages
+
+	// What the workers tell each other at the end: whose sends are over, what was acknowledged, what each group received.
+	sendersBusy   atomic.Int64
+	acked         atomic.Uint64
+	unsure        atomic.Bool // some sends were not acknowledged
+	unsureTooMany atomic.Bool
+	received      []atomic.Uint64 // by group
+	queuesLeft    atomic.Int64    // that are not read to their end
+	doneNs        atomic.Int64    // when there were none left
 
 	// endCut is the index in cuts at which sending ends. It starts at the last one; an interrupt moves it to one that no
 	// worker has reached. It publishes nothing else.
@@ -30,6 +41,31 @@ type run struct {
 func (r *run) nowNs() int64              { return int64(time.Since(r.base)) }
 func (r *run) epochMs(nowNs int64) int64 { return r.baseMs + nowNs/1e6 }
 func (r *run) endNs() int64              { return r.cuts[r.endCut.Load()] }
+
+func (r *run) pullConnections() int         { return r.opts.Groups * r.opts.PullConnections }
+func (r *run) streams() int                 { return 2 * r.opts.Connections }
+func (r *run) isDelayed(stream uint32) bool { return int(stream) >= r.opts.Connections }
+
+// behind tells that a group begins with what was there before the load.
+func (r *run) behind(group int) bool {
+	return r.opts.consumes == consumeArriving && r.opts.Backlog > 0 && group == r.opts.Groups-1
+}
+
+func (r *run) groupName(group int) string { return fmt.Sprintf("%s_%d", r.opts.Group, group) }
+
+// streamOf numbers what arrives in order: a connection's messages, and its delayed ones.
+func (r *run) streamOf(connection uint32, delayed bool) uint32 {
+	if delayed {
+		return connection + uint32(r.opts.Connections)
+	}
+	return connection
+}
+
+// finish ends the run because nothing is left to read.
+func (r *run) finish() {
+	r.doneNs.Store(r.nowNs())
+	r.interrupt()
+}
 
 // plan fixes the bounds of the run, starting at startNs.
 func (r *run) plan(startNs int64) {
@@ -66,22 +102,26 @@ type outcome struct {
 	windowNs      int64  // length of the measured part
 	ackedInWindow uint64 // messages acknowledged within it: what the rate is made of
 	ackedTotal    uint64 // messages acknowledged at any time
-	lastAnswerNs  int64  // when the load was over, drain included
+	receivedIn    uint64 // messages received within it
+	receivedBytes uint64 // their bodies
+	groups        []GroupResult
+	lastAnswerNs  int64 // when the load was over, drain included
 	cpu           time.Duration
 	interrupted   bool
 }
 
 // SeriesPoint is one second of the run.
 type SeriesPoint struct {
-	Second  float64           `json:"second"` // start of the interval, from the end of the warm-up
-	Length  float64           `json:"length"` // seconds
-	Acked   uint64            `json:"acked"`
-	Offered uint64            `json:"offered,omitempty"`
-	Skipped uint64            `json:"skipped,omitempty"`
-	Errors  map[string]uint64 `json:"errors,omitempty"`
-	P50Ns   int64             `json:"p50Ns"` // of the response time (open loop) or the service time (closed loop)
-	P99Ns   int64             `json:"p99Ns"`
-	MaxNs   int64             `json:"maxNs"`
+	Second   float64           `json:"second"` // start of the interval, from the end of the warm-up
+	Length   float64           `json:"length"` // seconds
+	Acked    uint64            `json:"acked"`
+	Received uint64            `json:"received,omitempty"`
+	Offered  uint64            `json:"offered,omitempty"`
+	Skipped  uint64            `json:"skipped,omitempty"`
+	Errors   map[string]uint64 `json:"errors,omitempty"`
+	P50Ns    int64             `json:"p50Ns"` // of what matters most: deliveries, pulls, response times (open loop) or service times
+	P99Ns    int64             `json:"p99Ns"`
+	MaxNs    int64             `json:"maxNs"`
 }
 
 // load runs the workers and folds what they report. log gets one interval histogram after the other when it is not nil.
@@ -92,7 +132,6 @@ func (r *run) load(ctx context.Context, log *histogramLog) (*outcome, error) {
 	}
 	cpuBefore := processCPU()
 	r.plan(r.nowNs())
-	openLoop := r.opts.Rate > 0
 	finished := make(chan struct{})
 	defer close(finished)
 	go func() { // ends with the load
@@ -106,8 +145,8 @@ func (r *run) load(ctx context.Context, log *histogramLog) (*outcome, error) {
 		go w.work()
 	}
 
-	out := &outcome{whole: newInterval(openLoop), warmup: newInterval(openLoop)}
-	merged := newInterval(openLoop)
+	out := &outcome{whole: newInterval(&r.opts), warmup: newInterval(&r.opts)}
+	merged := newInterval(&r.opts)
 	var logErr error
 	for {
 		merged.reset()
@@ -140,7 +179,8 @@ func (r *run) load(ctx context.Context, log *histogramLog) (*outcome, error) {
 		return nil, fmt.Errorf("histogram log: %w", logErr)
 	}
 	out.cpu = processCPU() - cpuBefore
-	out.interrupted = ctx.Err() != nil
+	out.groups = groupResults(r, workers)
+	out.interrupted = ctx.Err() != nil && r.doneNs.Load() == 0
 	out.windowNs = r.endNs() - r.warmNs
 	return out, nil
 }
@@ -151,6 +191,8 @@ func (o *outcome) take(r *run, iv *interval) {
 	switch {
 	case iv.measured:
 		o.ackedInWindow += iv.acked
+		o.receivedIn += iv.received
+		o.receivedBytes += iv.receivedBytes
 		o.measured = append(o.measured, pointOf(r, iv))
 		o.whole.add(iv)
 	case iv.startNs < r.warmNs:
@@ -162,12 +204,17 @@ func (o *outcome) take(r *run, iv *interval) {
 
 func pointOf(r *run, iv *interval) SeriesPoint {
 	h := iv.service
-	if iv.response != nil {
+	switch {
+	case iv.delivery != nil:
+		h = iv.delivery
+	case iv.pull != nil:
+		h = iv.pull
+	case iv.response != nil:
 		h = iv.response
 	}
 	p := SeriesPoint{
 		Second: float64(iv.startNs-r.warmNs) / 1e9, Length: float64(iv.endNs-iv.startNs) / 1e9,
-		Acked: iv.acked, Offered: iv.offered, Skipped: iv.skipped,
+		Acked: iv.acked, Received: iv.received, Offered: iv.offered, Skipped: iv.skipped,
 		P50Ns: h.ValueAtPercentile(50), P99Ns: h.ValueAtPercentile(99), MaxNs: h.Max(),
 	}
 	for _, e := range iv.errors.rows[:iv.errors.n] {
@@ -182,7 +229,9 @@ func pointOf(r *run, iv *interval) SeriesPoint {
 // startWorkers builds and connects the workers; none runs yet.
 func (r *run) startWorkers() ([]*worker, error) {
 	o := &r.opts
-	threads := min(o.Threads, o.Connections)
+	threads := min(o.Threads, o.Connections+r.pullConnections())
+	r.received = make([]atomic.Uint64, o.Groups)
+	r.sendersBusy.Store(int64(threads))
 	var workers []*worker
 	fail := func(err error) ([]*worker, error) {
 		for _, w := range workers {
@@ -196,6 +245,11 @@ func (r *run) startWorkers() ([]*worker, error) {
 			return fail(err)
 		}
 		workers = append(workers, w)
+	}
+	for _, w := range workers {
+		for _, c := range w.pullers {
+			r.queuesLeft.Add(int64(len(c.puller.queues)))
+		}
 	}
 	for _, w := range workers {
 		if err := w.connectAll(); err != nil {

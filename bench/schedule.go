@@ -1,16 +1,22 @@
 package bench
 
-import "math"
+import (
+	"math"
+	"math/rand/v2"
+)
 
-// schedule is the arrival plan of one worker in an open loop: a fixed grid of intended send times, and the queue of
+// schedule is the arrival plan of one worker in an open loop: intended send times, evenly spaced or at random, and the queue of
 // arrivals that were admitted but could not be composed yet. Memory is bounded by the queue's fixed capacity: an arrival
 // that finds as many requests unfinished as may be is skipped and counted, the ones before it keep their places.
 type schedule struct {
-	firstNs   int64   // intended time of arrival 0
-	gapNs     float64 // between two arrivals
-	next      int64   // number of the next arrival
-	endNs     int64   // no arrival at or after this time
-	queue     []int64 // ring of intended times
+	firstNs   int64      // intended time of arrival 0
+	gapNs     float64    // between two arrivals
+	next      int64      // number of the next arrival, of a fixed grid
+	nextAt    int64      // its intended time
+	random    *rand.Rand // nil = a fixed grid
+	atNs      float64    // nextAt, with what is below a nanosecond
+	endNs     int64      // no arrival at or after this time
+	queue     []int64    // ring of intended times
 	head, len int
 }
 
@@ -18,15 +24,33 @@ type schedule struct {
 // several workers do not fire together. capacity bounds the queue.
 func newSchedule(startNs, endNs int64, rate, phase float64, capacity int) *schedule {
 	gap := 1e9 / rate
-	return &schedule{firstNs: startNs + int64(gap*phase), gapNs: gap, endNs: endNs, queue: make([]int64, capacity)}
+	first := startNs + int64(gap*phase)
+	return &schedule{firstNs: first, nextAt: first, gapNs: gap, endNs: endNs, queue: make([]int64, capacity)}
 }
 
-func (s *schedule) intended(i int64) int64 { return s.firstNs + int64(float64(i)*s.gapNs) }
+// newPoisson plans rate messages a second on average, with exponentially distributed gaps: what many independent clients do together.
+func newPoisson(startNs, endNs int64, rate float64, seed uint64, capacity int) *schedule {
+	s := newSchedule(startNs, endNs, rate, 0, capacity)
+	s.random, s.atNs = rand.New(rand.NewPCG(seed, 0)), float64(startNs)
+	s.advance()
+	return s
+}
+
+// advance goes on to the next arrival.
+func (s *schedule) advance() {
+	s.next++
+	if s.random == nil {
+		s.nextAt = s.firstNs + int64(float64(s.next)*s.gapNs)
+		return
+	}
+	s.atNs += s.random.ExpFloat64() * s.gapNs
+	s.nextAt = int64(s.atNs)
+}
 
 // nextNs is the intended time of the next arrival, math.MaxInt64 when there is none any more.
 func (s *schedule) nextNs() int64 {
-	if t := s.intended(s.next); t < s.endNs {
-		return t
+	if s.nextAt < s.endNs {
+		return s.nextAt
 	}
 	return math.MaxInt64
 }
@@ -38,14 +62,14 @@ func (s *schedule) nextNs() int64 {
 // hot: 0 allocs
 func (s *schedule) admit(dueNs, nowNs int64, unanswered, max int) (due, skipped int, lagNs int64) {
 	for {
-		t := s.intended(s.next)
+		t := s.nextAt
 		if t > dueNs || t >= s.endNs {
 			return due, skipped, lagNs
 		}
 		if due == 0 {
 			lagNs = nowNs - t
 		}
-		s.next++
+		s.advance()
 		due++
 		if unanswered+s.len >= max || s.len == len(s.queue) {
 			skipped++

@@ -20,17 +20,17 @@ import (
 )
 
 // shortLoad is a load that a test can afford.
-func shortLoad(f *fakeBroker) SendOptions {
-	o := DefaultSendOptions()
+func shortLoad(f *fakeBroker) Options {
+	o := DefaultOptions()
 	o.Addr, o.Warmup, o.Duration = f.addr(), 50*time.Millisecond, 300*time.Millisecond
 	o.Connections, o.Inflight, o.Threads = 3, 8, 2
 	return o
 }
 
-func send(t *testing.T, o SendOptions) *Report {
+func send(t *testing.T, o Options) *Report {
 	t.Helper()
 	var notes bytes.Buffer
-	rep, err := Send(context.Background(), o, &notes)
+	rep, err := Run(context.Background(), o, &notes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestForeignTopicsAreNeverChanged(t *testing.T) {
 	g := startFakeBroker(t, func(f *fakeBroker) { f.topicKnown = 3 })
 	o.Addr = g.addr()
 	var notes bytes.Buffer
-	if _, err := Send(context.Background(), o, &notes); err != nil {
+	if _, err := Run(context.Background(), o, &notes); err != nil {
 		t.Fatal(err)
 	}
 	if len(g.created) != 0 || len(g.queues) != 3 || !strings.Contains(notes.String(), "3 queues") {
@@ -327,7 +327,7 @@ func TestInterruptReportsWhatThereIs(t *testing.T) {
 		}
 	}
 	var notes bytes.Buffer
-	rep, err := Send(ctx, o, &notes)
+	rep, err := Run(ctx, o, &notes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +433,7 @@ func TestSendingAllocatesNothingPerMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
-		o := DefaultSendOptions()
+		o := DefaultOptions()
 		o.Addr, o.Encoding, o.Connections, o.Inflight, o.Warmup, o.Duration = addr, enc, 4, 32, 0, time.Second
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -20,11 +20,20 @@ func (rep *Report) WriteText(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  machine  %s; load %.2f\n", c.Machine, c.Machine.Load[0])
 	fmt.Fprintf(w, "  run      topic %s, %.1f s after %.1f s of warm-up, generator on %d threads using %.2f cores\n", c.Topic, rep.Seconds, c.Warmup, c.Threads, rep.GeneratorCores)
-	fmt.Fprintf(w, "  rate     %s messages/s acknowledged, %.1f MB/s of bodies\n", grouped(int64(rep.Rate)), rep.BytesRate/1e6)
+	if c.Connections > 0 {
+		fmt.Fprintf(w, "  rate     %s messages/s acknowledged, %.1f MB/s of bodies\n", grouped(int64(rep.Rate)), rep.BytesRate/1e6)
+	}
+	if got := rep.Consume; got != nil {
+		fmt.Fprintf(w, "  received %s messages/s, %.1f MB/s of bodies, %s answers to pulls\n", grouped(int64(got.Rate)), got.BytesRate/1e6, grouped(int64(got.Requests)))
+	}
+	if p := c.Probe; p != nil {
+		fmt.Fprintf(w, "  device   %s (%s): a sync of 4 KiB takes p50 %s, p99 %s over written blocks, p50 %s, p99 %s over allocated ones; %.0f MB/s written in a row\n", p.Dir, p.FileSystem,
+			short(p.SyncWritten.P50Ns), short(p.SyncWritten.P99Ns), short(p.SyncFresh.P50Ns), short(p.SyncFresh.P99Ns), p.WriteRate/1e6)
+	}
 	if c.TargetRate > 0 {
 		fmt.Fprintf(w, "  messages offered %s, skipped %s, sent %s, acknowledged %s\n",
 			grouped(int64(rep.Offered)), grouped(int64(rep.Skipped)), grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
-	} else {
+	} else if c.Connections > 0 {
 		fmt.Fprintf(w, "  messages sent %s, acknowledged %s\n", grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
 	}
 	if d := rep.Dispatch; d != nil {
@@ -35,7 +44,10 @@ func (rep *Report) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "  dispatch %s %.3f s after the last answer (%s of %s visible)\n", state, d.AfterSeconds, grouped(d.Grown), grouped(int64(d.Acknowledged)))
 	}
 	fmt.Fprintln(w, rep.latencyTable())
-	if rep.Response == nil {
+	if got := rep.Consume; got != nil {
+		fmt.Fprintln(w, got.table())
+	}
+	if rep.Response == nil && c.Connections > 0 {
 		fmt.Fprintln(w, "closed loop: a slow answer delays the next request, so stalls are under-represented; use --rate for response times")
 	}
 	if len(rep.Errors) > 0 {
@@ -92,9 +104,28 @@ func (rep *Report) latencyTable() string {
 		t.AppendRow(table.Row{name, grouped(l.Count), short(int64(l.MeanNs)), short(l.P50Ns), short(l.P90Ns), short(l.P99Ns), short(l.P999Ns), short(l.P9999), short(l.MaxNs)})
 	}
 	row("response (from the intended send time)", rep.Response)
-	row("service (from the real send time)", rep.Service)
+	if rep.Conditions.Connections > 0 {
+		row("service (from the real send time)", rep.Service)
+	}
+	if got := rep.Consume; got != nil {
+		row("delivery (from the intended send time)", got.Delivery)
+		row("pull (from the request)", got.Pull)
+	}
 	row("generator lag", rep.GeneratorLag)
 	rightAlign(t, 2, 9)
+	return t.Render()
+}
+
+func (c *ConsumeResult) table() string {
+	t := newTable("consumer group", "received", "lost", "twice", "out of order", "corrupt", "of others")
+	for _, g := range c.Groups {
+		name := g.Name
+		if g.Behind {
+			name += " (was behind)"
+		}
+		t.AppendRow(table.Row{name, grouped(int64(g.Received)), grouped(int64(g.Lost)), grouped(int64(g.Duplicates)), grouped(int64(g.Reordered)), grouped(int64(g.Corrupt)), grouped(int64(g.Foreign))})
+	}
+	rightAlign(t, 2, 7)
 	return t.Render()
 }
 

@@ -21,7 +21,9 @@ type target struct {
 	addr       string // as asked for or as the name server says
 	ap         netip.AddrPort
 	brokerName string
-	queues     int // queues 0 … queues-1 are sent to
+	queues     int // queues 0 … queues-1 are sent to and pulled from
+
+	begins, ends []int64 // offsets of its queues before the load; set where somebody consumes
 }
 
 // The request headers of the few questions.
@@ -43,7 +45,7 @@ type (
 		TopicSysFlag    int32  `wire:"topicSysFlag"`
 		Order           bool   `wire:"order"`
 	}
-	maxOffsetHeader struct {
+	offsetHeader struct {
 		Topic   string `wire:"topic"`
 		QueueID int32  `wire:"queueId"`
 	}
@@ -206,26 +208,36 @@ func prepareTopic(c *control, t *target, topic string, create bool) (note string
 	return "", nil
 }
 
-// maxOffsets is the sum of the maximum offsets that consumers can see, over all queues of the topic that are sent to.
-func maxOffsets(c *control, t *target, topic string) (sum int64, err error) {
-	for q := range t.queues {
-		res, err := c.ask(wire.RequestGetMaxOffset, maxOffsetHeader{Topic: topic, QueueID: int32(q)})
+// offsets asks for the minimum or maximum offsets that consumers can see, of all queues of the topic that are sent to. A topic that is not there has zeros.
+func offsets(c *control, t *target, topic string, code wire.RequestCode) ([]int64, error) {
+	all := make([]int64, t.queues)
+	for q := range all {
+		res, err := c.ask(code, offsetHeader{Topic: topic, QueueID: int32(q)})
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if res.Code == int32(wire.ResponseTopicNotExist) {
-			return 0, nil
+			return all, nil
 		}
 		if res.Code != 0 {
-			return 0, answerError("maximum offset of queue "+strconv.Itoa(q), res)
+			return nil, answerError("offset of queue "+strconv.Itoa(q), res)
 		}
 		var a offsetAnswer
 		if err := wire.DecodeHeader(res, &a); err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += a.Offset
+		all[q] = a.Offset
 	}
-	return sum, nil
+	return all, nil
+}
+
+// maxOffsets is the sum of the maximum offsets.
+func maxOffsets(c *control, t *target, topic string) (sum int64, err error) {
+	all, err := offsets(c, t, topic, wire.RequestGetMaxOffset)
+	for _, offset := range all {
+		sum += offset
+	}
+	return sum, err
 }
 
 // brokerFacts asks a broker who it is and how it is set. What it does not tell stays empty.

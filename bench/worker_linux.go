@@ -3,8 +3,10 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +21,20 @@ type worker struct {
 	conns []*conn
 	plan  *schedule // nil in a closed loop
 
-	unfinishedMax int // open loop: requests on the wire and admitted arrivals together
-	waiting       int // requests on the wire
-	nextConn      int // open loop: whose turn it is
-	brokenCount   int // connections that were lost and are not back yet
+	unfinishedMax int     // open loop: requests on the wire and admitted arrivals together
+	senders       []*conn // of conns
+	pullers       []*conn // of conns
+	waiting       int     // sends on the wire
+	nextSender    int     // open loop: whose turn it is
+	brokenCount   int     // connections that were lost and are not back yet
+	delayedDue    float64 // grows by the share of delayed messages with each message
 	dirty         []*conn
 	sending       bool
+	pulling       bool
+	askNs         int64  // when a queue is asked again that had a pause
+	lastArrivalNs int64  // of a message that was sent in this run
+	acked         uint64 // of the whole run
+	sendsOver     bool   // every send is answered or given up; run knows
 
 	cur          *interval
 	cut          int // index of the current interval's start in run.cuts; past endCut while draining
@@ -46,18 +56,18 @@ func newWorker(r *run, id, count int) (*worker, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	for range intervalsPerWorker - 1 {
-		w.empty <- newInterval(o.Rate > 0)
+		w.empty <- newInterval(o)
 	}
-	w.cur = newInterval(o.Rate > 0)
+	w.cur, w.askNs = newInterval(o), math.MaxInt64
 	perConn := o.Inflight
 	if o.Rate > 0 {
 		perConn = (o.MaxInflight + o.Connections - 1) / o.Connections
 	}
 	for i := id; i < o.Connections; i += count {
 		t := r.targets[i%len(r.targets)]
-		c := &conn{index: len(w.conns), target: t, table: newInflight(perConn), rx: make([]byte, readBufferBytes), queue: i % t.queues}
+		c := &conn{target: t, table: newInflight(perConn), rx: make([]byte, readBufferBytes), queue: i % t.queues, stream: newStream(uint32(i), t.queues)}
 		// Connections of one worker and one broker share the templates: both belong to this goroutine.
-		for _, other := range w.conns {
+		for _, other := range w.senders {
 			if other.target == t {
 				c.frames = other.frames
 			}
@@ -69,9 +79,21 @@ func newWorker(r *run, id, count int) (*worker, error) {
 				return nil, err
 			}
 		}
-		w.conns = append(w.conns, c)
+		w.senders = append(w.senders, c)
 	}
-	w.unfinishedMax = max(1, o.MaxInflight*len(w.conns)/o.Connections)
+	for i := id; i < r.pullConnections(); i += count {
+		group, of := i/o.PullConnections, len(r.targets)
+		at := i % o.PullConnections
+		t := r.targets[at%of]
+		c := &conn{target: t, puller: newPuller(r, t, group, at/of, (o.PullConnections-at%of+of-1)/of), rx: make([]byte, readBufferBytes)}
+		c.table = newInflight(max(1, len(c.puller.queues)))
+		w.pullers = append(w.pullers, c)
+	}
+	w.conns = slices.Concat(w.senders, w.pullers)
+	for i, c := range w.conns {
+		c.index = i
+	}
+	w.unfinishedMax = max(1, o.MaxInflight*len(w.senders)/max(1, o.Connections))
 	return w, nil
 }
 
@@ -145,18 +167,25 @@ func (w *worker) work() {
 func (w *worker) begin() {
 	r := w.run
 	start := r.cuts[0]
-	w.cut, w.sending, w.lastAnswerNs = 0, true, start
+	w.cut, w.sending, w.pulling, w.lastAnswerNs = 0, true, true, start
 	w.cur.startNs, w.cur.measured = start, start >= r.warmNs
-	if r.opts.Rate > 0 {
-		share := float64(len(w.conns)) / float64(r.opts.Connections)
+	now := r.nowNs()
+	for _, c := range w.pullers {
+		w.ask(c, now)
+	}
+	if r.opts.Rate == 0 {
+		for _, c := range w.senders {
+			w.drive(c, now)
+		}
+	} else if len(w.senders) > 0 {
+		share := float64(len(w.senders)) / float64(r.opts.Connections)
 		threads := min(r.opts.Threads, r.opts.Connections)
 		rate := r.opts.Rate / float64(r.opts.Batch) * share
-		w.plan = newSchedule(start, r.cuts[len(r.cuts)-1], rate, float64(w.id)/float64(threads), w.unfinishedMax)
-		return
-	}
-	now := r.nowNs()
-	for _, c := range w.conns {
-		w.drive(c, now)
+		if end := r.cuts[len(r.cuts)-1]; r.opts.Poisson {
+			w.plan = newPoisson(start, end, rate, uint64(w.id), w.unfinishedMax)
+		} else {
+			w.plan = newSchedule(start, end, rate, float64(w.id)/float64(threads), w.unfinishedMax)
+		}
 	}
 }
 
@@ -173,6 +202,7 @@ func (w *worker) turn() bool {
 		w.distribute(now)
 	}
 	w.reconnect(now)
+	w.askAgain(now)
 	events, err := w.poll.wait(w.wakeNs(now) - w.run.nowNs())
 	if err != nil {
 		w.err = fmt.Errorf("epoll: %w", err)
@@ -213,17 +243,54 @@ func (w *worker) passCuts(now int64) bool {
 	if w.plan != nil {
 		queued = w.plan.len
 	}
-	if w.waiting+queued > 0 && now < r.cuts[w.cut]+int64(drainMax) {
+	if !w.drained(queued, now) && now < r.cuts[w.cut]+int64(w.run.opts.Drain) {
 		return true
 	}
-	for _, c := range w.conns {
+	w.pulling = false
+	for _, c := range w.senders {
 		w.lost(c, codeUnanswered, "")
 	}
+	w.tellSendsOver()
 	if queued > 0 {
 		w.cur.errors.add(codeUnanswered, uint64(queued*r.opts.Batch), []byte("never sent: too many requests without an answer"))
 	}
 	w.handOver(now)
 	return false
+}
+
+// drained tells whether every send is answered and every acknowledged message has reached the consumers.
+func (w *worker) drained(queued int, now int64) bool {
+	if w.waiting+queued > 0 {
+		return false
+	}
+	w.tellSendsOver()
+	r := w.run
+	if len(w.pullers) == 0 || r.opts.consumes != consumeArriving {
+		return true
+	}
+	for _, c := range w.pullers {
+		p := c.puller
+		r.received[p.group].Add(p.counts.messages - p.told)
+		p.told = p.counts.messages
+	}
+	if r.sendersBusy.Load() > 0 {
+		return false
+	}
+	for i := range r.received {
+		if r.received[i].Load() < r.acked.Load() {
+			return false
+		}
+	}
+	return !r.unsure.Load() || now-max(w.lastArrivalNs, r.cuts[w.cut]) > int64(quietMin)
+}
+
+// tellSendsOver tells the other workers what this one's sends came to.
+func (w *worker) tellSendsOver() {
+	if !w.sendsOver {
+		w.sendsOver = true
+		w.run.acked.Add(w.acked)
+		w.run.sendersBusy.Add(-1)
+	}
 }
 
 // handOver closes the current interval at endNs and opens the next one.
@@ -239,15 +306,19 @@ func (w *worker) handOver(endNs int64) {
 // wakeNs is when the next wait has to end at the latest.
 func (w *worker) wakeNs(now int64) int64 {
 	r := w.run
-	at := r.cuts[w.cut] + int64(drainMax)
+	at := r.cuts[w.cut] + int64(w.run.opts.Drain)
 	if w.sending {
 		at = r.cuts[w.cut+1]
 		if w.plan != nil {
 			at = min(at, w.plan.nextNs())
 		}
 	} else if w.waiting == 0 && (w.plan == nil || w.plan.len == 0) {
-		return now
+		at = now
+		if len(w.pullers) > 0 {
+			at += int64(time.Millisecond) // other workers may be about to tell that theirs is over
+		}
 	}
+	at = min(at, w.askNs)
 	if w.brokenCount == 0 {
 		return at
 	}
@@ -296,11 +367,11 @@ func (w *worker) distribute(now int64) {
 
 // roomiest is the next connection in turn that can take a frame, nil if none can.
 func (w *worker) roomiest() *conn {
-	for range w.conns {
-		c := w.conns[w.nextConn]
-		w.nextConn++
-		if w.nextConn == len(w.conns) {
-			w.nextConn = 0
+	for range w.senders {
+		c := w.senders[w.nextSender]
+		w.nextSender++
+		if w.nextSender == len(w.senders) {
+			w.nextSender = 0
 		}
 		if c.room() {
 			return c
@@ -331,14 +402,33 @@ func (w *worker) drive(c *conn, now int64) {
 //
 // hot: 0 allocs
 func (w *worker) compose(c *conn, intendedNs, now int64) {
-	opaque := c.table.take(intendedNs, now)
-	c.tx = c.frames.append(c.tx, c.queue, opaque, w.run.epochMs(now))
+	o := &w.run.opts
+	delayed := w.delays()
+	number := &c.stream.kind(delayed).sent[c.queue]
+	opaque := c.table.take(request{intendedNs: intendedNs, sentNs: now, queue: int32(c.queue), sequence: *number, delayed: delayed})
+	c.tx = c.frames.append(c.tx, c.queue, delayed, opaque, w.run.epochMs(now),
+		stamp{run: w.run.id, stream: w.run.streamOf(c.stream.number, delayed), sequence: *number, intendedNs: intendedNs})
+	*number += uint64(o.Batch)
 	c.queue++
 	if c.queue == c.target.queues {
 		c.queue = 0
 	}
 	w.waiting++
-	w.cur.sent += uint64(w.run.opts.Batch)
+	w.cur.sent += uint64(o.Batch)
+}
+
+// delays tells whether the next message is one of those that get a delay level: they are spread evenly.
+func (w *worker) delays() bool {
+	share := w.run.opts.Delayed
+	if share == 0 {
+		return false
+	}
+	w.delayedDue += share
+	if w.delayedDue < 1 {
+		return false
+	}
+	w.delayedDue--
+	return true
 }
 
 // flush writes what the socket takes.
@@ -393,7 +483,17 @@ func (w *worker) writable(c *conn) {
 	case connDown:
 		return
 	}
-	if w.plan == nil {
+	w.goOn(c, now)
+}
+
+// goOn composes what a connection can take now, unless a schedule decides that.
+//
+// hot: 0 allocs
+func (w *worker) goOn(c *conn, now int64) {
+	switch {
+	case c.puller != nil:
+		w.ask(c, now)
+	case w.plan == nil:
 		w.drive(c, now)
 	}
 }
@@ -419,10 +519,12 @@ func (w *worker) readable(c *conn) {
 		}
 		filled := n == len(c.rx)-c.rxTo
 		c.rxTo += n
-		w.take(c, now)
-		if w.plan == nil {
-			w.drive(c, now)
+		if c.puller != nil {
+			w.takePulls(c, now)
+		} else {
+			w.take(c, now)
 		}
+		w.goOn(c, now)
 		if !filled {
 			return // the socket was empty; epoll says when there is more
 		}
@@ -466,9 +568,11 @@ func (w *worker) account(c *conn, a answer, now int64) {
 	iv.requests++
 	if a.code != 0 {
 		iv.errors.add(a.code, batch, a.remark)
+		w.doubt(c, &req)
 		return
 	}
 	iv.acked += batch
+	w.acked += batch
 	if req.intendedNs < w.run.warmNs {
 		return
 	}
@@ -490,10 +594,36 @@ func (w *worker) lose(c *conn, why error) {
 	c.retryNs = now + int64(reconnectPause)
 }
 
+// doubt notes a send that was not acknowledged. Codes that say that the message was stored and only not synced yet are among them.
+func (w *worker) doubt(c *conn, req *request) {
+	if w.run.opts.consumes == consumeArriving {
+		w.run.unsure.Store(true)
+		if !c.stream.doubt(req, w.run.opts.Batch) {
+			w.run.unsureTooMany.Store(true)
+		}
+	}
+}
+
 // lost counts everything that waits on a connection as failed.
 func (w *worker) lost(c *conn, code int32, why string) {
+	if c.puller != nil {
+		asked := uint64(0)
+		c.table.giveAll(func(r request) {
+			q := &c.puller.queues[r.queue]
+			q.asked = false
+			w.askLater(q, w.run.nowNs())
+			asked++
+		})
+		if asked > 0 {
+			w.cur.errors.add(code, 1, []byte(why))
+		}
+		return
+	}
 	n := uint64(0)
-	c.table.giveAll(func(request) { n++ })
+	c.table.giveAll(func(r request) {
+		n++
+		w.doubt(c, &r)
+	})
 	w.waiting -= int(n)
 	if n > 0 {
 		w.cur.errors.add(code, n*uint64(w.run.opts.Batch), []byte(why))

@@ -13,8 +13,8 @@ import (
 func TestComposingAndCountingAllocateNothing(t *testing.T) {
 	for _, enc := range []wire.Encoding{wire.EncodingJSON, wire.EncodingBinary} {
 		f := testFrames(t, func(s *frameSpec) { s.encoding = enc })
-		w := &worker{run: &run{opts: SendOptions{Batch: 1}}, cur: newInterval(true)}
-		c := &conn{state: connUp, target: &target{queues: 12}, frames: f, table: newInflight(32), rx: make([]byte, readBufferBytes)}
+		w := &worker{run: &run{opts: Options{Batch: 1}}, cur: newInterval(&Options{Rate: 1})}
+		c := &conn{state: connUp, target: &target{queues: 12}, frames: f, stream: newStream(0, 12), table: newInflight(32), rx: make([]byte, readBufferBytes)}
 		w.conns = []*conn{c}
 		plan := newSchedule(0, math.MaxInt64, 1e6, 0, 64)
 		now := int64(0)
@@ -46,7 +46,7 @@ func TestComposingAndCountingAllocateNothing(t *testing.T) {
 // Answers may arrive cut anywhere, and larger than the buffer.
 func TestAnswersAreReassembledFromAnyPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &worker{run: &run{opts: SendOptions{Batch: 1}}, cur: newInterval(false)}
+		w := &worker{run: &run{opts: Options{Batch: 1}}, cur: newInterval(&Options{})}
 		c := &conn{state: connUp, target: &target{queues: 1}, table: newInflight(64), rx: make([]byte, 64)}
 		var stream []byte
 		want := uint64(0)
@@ -58,7 +58,7 @@ func TestAnswersAreReassembledFromAnyPieces(t *testing.T) {
 			} else {
 				want++
 			}
-			stream = wire.AppendResponse(stream, enc, c.table.take(1, 1), code, strings.Repeat("r", rapid.IntRange(0, 300).Draw(t, "remark")), nil, nil)
+			stream = wire.AppendResponse(stream, enc, c.table.take(request{}), code, strings.Repeat("r", rapid.IntRange(0, 300).Draw(t, "remark")), nil, nil)
 			w.waiting++
 			if rapid.IntRange(0, 9).Draw(t, "push") == 0 { // a request of the broker in between
 				stream = wire.AppendRequest(stream, enc, wire.RequestNotifyConsumerIDsChanged, 5, 0, wire.LanguageJava, 1, nil, nil)
@@ -78,10 +78,10 @@ func TestAnswersAreReassembledFromAnyPieces(t *testing.T) {
 }
 
 func TestUnansweredMessagesAreErrors(t *testing.T) {
-	w := &worker{run: &run{opts: SendOptions{Batch: 4}}, cur: newInterval(false)}
+	w := &worker{run: &run{opts: Options{Batch: 4}}, cur: newInterval(&Options{})}
 	c := &conn{table: newInflight(8)}
 	for range 3 {
-		c.table.take(1, 1)
+		c.table.take(request{})
 		w.waiting++
 	}
 	w.lost(c, codeUnanswered, "")

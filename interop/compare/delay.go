@@ -23,9 +23,9 @@ const (
 func measureDelays(ctx context.Context, addr string) (good bool, err error) {
 	fmt.Println("an idle broker")
 	good = bench.Main([]string{"delay", "--addr", addr, "--limit", delayIdleMax.String()}, os.Stdout, os.Stderr) == 0
-	load := bench.DefaultSendOptions()
+	load := bench.DefaultOptions()
 	load.Addr, load.Warmup, load.Duration = addr, time.Second, probeFor
-	probe, err := bench.Send(ctx, load, io.Discard)
+	probe, err := bench.Run(ctx, load, io.Discard)
 	if err != nil {
 		return false, err
 	}
@@ -34,7 +34,7 @@ func measureDelays(ctx context.Context, addr string) (good bool, err error) {
 	ended := make(chan error, 1)
 	busy, stop := context.WithCancel(ctx)
 	go func() {
-		_, err := bench.Send(busy, load, io.Discard)
+		_, err := bench.Run(busy, load, io.Discard)
 		ended <- err
 	}()
 	good = bench.Main([]string{"delay", "--addr", addr, "--limit", delayLoadedMax.String()}, os.Stdout, os.Stderr) == 0 && good

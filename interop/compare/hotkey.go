@@ -35,13 +35,13 @@ func measureHotKey(ctx context.Context, o options, addr string) (good bool, err 
 		return false, err
 	}
 	defer c.Close()
-	load := bench.DefaultSendOptions()
+	load := bench.DefaultOptions()
 	load.Addr, load.Duration, load.Warmup = addr, o.duration, time.Second
 	var unique, hot []*bench.Report
 	run := func(key string) (*bench.Report, error) {
 		opts := load
 		opts.Keys, opts.Key = key == "", key
-		rep, err := bench.Send(ctx, opts, os.Stderr)
+		rep, err := bench.Run(ctx, opts, os.Stderr)
 		if err != nil {
 			return nil, err
 		}

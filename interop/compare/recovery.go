@@ -33,11 +33,11 @@ const (
 var situations = []string{"closed by the other broker", "closed by itself", "killed (-9)"}
 
 // recoveryLoads fill a directory: small and larger messages, keyed and not, on few and on many queues.
-func recoveryLoads() []bench.SendOptions {
-	small, large := bench.DefaultSendOptions(), bench.DefaultSendOptions()
+func recoveryLoads() []bench.Options {
+	small, large := bench.DefaultOptions(), bench.DefaultOptions()
 	small.Topic, small.Queues, small.Size, small.Keys = "RecoverySmall", 64, 128, true
 	large.Topic, large.Queues, large.Size, large.Encoding = "RecoveryLarge", 8, 1024, wire.EncodingBinary
-	return []bench.SendOptions{small, large}
+	return []bench.Options{small, large}
 }
 
 // recovery is one directory that both brokers open in turn.
@@ -90,7 +90,7 @@ func (r *recovery) fill(ctx context.Context) error {
 	for {
 		for _, load := range recoveryLoads() {
 			load.Addr, load.Warmup, load.Duration = b.Addr(), 0, fillStep
-			if _, err := bench.Send(ctx, load, io.Discard); err != nil {
+			if _, err := bench.Run(ctx, load, io.Discard); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func (r *recovery) round(ctx context.Context, name, situation string, killNext b
 	fmt.Fprintf(os.Stderr, "%-10s %-28s %10v   (a plain read of %.2f GB: %.2f GB/s)\n", name, situation, took.Round(time.Millisecond), float64(r.bytes)/1e9, rate/1e9)
 	load := recoveryLoads()[0]
 	load.Addr, load.Warmup, load.Duration, load.Rate = b.Addr(), 0, lastWords, lastWordsRate
-	if _, err := bench.Send(ctx, load, io.Discard); err != nil {
+	if _, err := bench.Run(ctx, load, io.Discard); err != nil {
 		// The original resets connections now and then right after a long start. What it took counts; the ends are asked for below.
 		fmt.Fprintf(os.Stderr, "%s: sending before the stop: %v\n", name, err)
 	}

@@ -19,7 +19,7 @@ import (
 // row is one load that both brokers get, and what peregrine has to reach in it.
 type row struct {
 	name   string
-	change func(*bench.SendOptions)
+	change func(*bench.Options)
 
 	rateRatioMin float64 // sends a second, as a multiple of the original's; 0 = not asked for
 	p99RatioMax  float64 // p99 of the service time, as a part of the original's; 0 = not asked for
@@ -27,9 +27,9 @@ type row struct {
 
 func rows() []row {
 	return []row{
-		{name: "128 B, 4 x 32 in flight, JSON headers", rateRatioMin: 5, change: func(o *bench.SendOptions) {}},
-		{name: "128 B, 4 x 32 in flight, binary headers", rateRatioMin: 5, change: func(o *bench.SendOptions) { o.Encoding = wire.EncodingBinary }},
-		{name: "128 B, one in flight, JSON headers", p99RatioMax: 0.5, change: func(o *bench.SendOptions) { o.Connections, o.Inflight = 1, 1 }},
+		{name: "128 B, 4 x 32 in flight, JSON headers", rateRatioMin: 5, change: func(o *bench.Options) {}},
+		{name: "128 B, 4 x 32 in flight, binary headers", rateRatioMin: 5, change: func(o *bench.Options) { o.Encoding = wire.EncodingBinary }},
+		{name: "128 B, one in flight, JSON headers", p99RatioMax: 0.5, change: func(o *bench.Options) { o.Connections, o.Inflight = 1, 1 }},
 	}
 }
 
@@ -50,10 +50,10 @@ type side struct {
 func compareSpeed(ctx context.Context, o options, theirs, ours interop.Broker) (good bool, err error) {
 	sides := []side{{"original", theirs}, {"peregrine", ours}}
 	load := func(s side, r row, duration time.Duration) (*bench.Report, error) {
-		opts := bench.DefaultSendOptions()
+		opts := bench.DefaultOptions()
 		opts.Addr, opts.Duration, opts.CheckDispatch = s.broker.Addr(), duration, true
 		r.change(&opts)
-		return bench.Send(ctx, opts, os.Stderr)
+		return bench.Run(ctx, opts, os.Stderr)
 	}
 	fmt.Fprintf(os.Stderr, "warming the original for %v\n", o.warm)
 	if o.warm > 0 {

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// mode is one kind of load with the options that make it.
+type mode struct {
+	name   string
+	intro  string
+	change func(o *Options)
+
+	sends, consumes bool // which flags there are
+}
+
+var modes = []mode{
+	{name: "send", intro: "measure sends", sends: true, change: func(*Options) {}},
+	{name: "sync", intro: "measure sends to a broker with flushDiskType=SYNC_FLUSH, and syncs of the device under --probe-dir", sends: true, change: func(o *Options) {
+		o.Connections, o.Inflight, o.ProbeDir = 1, 1, "."
+	}},
+	{name: "pull", intro: "measure pulls of what is there, again and again", consumes: true, change: func(o *Options) {
+		o.consumes, o.Connections, o.Backlog = consumeAgain, 0, 200_000
+	}},
+	{name: "catchup", intro: "measure how fast a backlog is read once; --duration is the most that it may take", consumes: true, change: func(o *Options) {
+		o.consumes, o.Connections, o.Backlog, o.Warmup, o.Duration = consumeOnce, 0, 1_000_000, 0, 10*time.Minute
+	}},
+	{name: "e2e", intro: "measure the time from a message's intended send to its arrival by a held pull", sends: true, consumes: true, change: func(o *Options) {
+		o.consumes, o.Rate = consumeArriving, 20_000
+	}},
+	{name: "mixed", intro: "measure deliveries beside a group that is behind, keys and delayed messages", sends: true, consumes: true, change: func(o *Options) {
+		o.consumes, o.Rate, o.Groups, o.Backlog, o.Keys, o.Delayed = consumeArriving, 20_000, 3, 1_000_000, true, 0.05
+	}},
+}
+
+// flags are those of the mode.
+func (m *mode) flags(fs *pflag.FlagSet, o *Options) {
+	fs.StringVar(&o.Addr, "addr", o.Addr, "broker, host:port")
+	fs.StringVar(&o.Namesrv, "namesrv", "", "name servers, host:port;host:port: the brokers that they name for the topic, instead of --addr")
+	fs.StringVar(&o.Topic, "topic", o.Topic, "topic; one that begins with "+DefaultTopic+" is created with --queues queues")
+	fs.IntVar(&o.Queues, "queues", o.Queues, "queues to send to, in turn, and to pull from")
+	fs.IntVar(&o.Size, "size", o.Size, "body bytes of a message")
+	if m.sends {
+		fs.StringVar(&o.Group, "group", o.Group, "producer group; consumer groups add a number to it")
+		fs.IntVar(&o.Connections, "connections", o.Connections, "connections that send")
+		fs.IntVar(&o.Inflight, "inflight", o.Inflight, "closed loop: unanswered requests per connection")
+		fs.Float64Var(&o.Rate, "rate", o.Rate, "open loop: messages a second on a schedule; response times count from the intended send time. 0 = closed loop")
+		fs.BoolVar(&o.Poisson, "poisson", false, "open loop: arrivals at random, as of many independent clients, instead of evenly spaced")
+		fs.IntVar(&o.MaxInflight, "max-inflight", o.MaxInflight, "open loop: unfinished requests in all; arrivals beyond are skipped and counted")
+		fs.IntVar(&o.Batch, "batch", o.Batch, "messages in a request")
+		fs.StringVar(&o.Tags, "tags", o.Tags, "TAGS of every message; empty = none")
+		fs.BoolVar(&o.Keys, "keys", o.Keys, "give every message a unique key in KEYS, too")
+		fs.StringVar(&o.Key, "key", "", "give every message this one key in KEYS; empty = none")
+		fs.BoolVar(&o.CheckDispatch, "check-dispatch", false, "wait until all acknowledged messages are visible to consumers; the rate counts only if that is so within "+dispatchLevelMax.String())
+	}
+	if m.consumes {
+		fs.IntVar(&o.Groups, "groups", o.Groups, "consumer groups, each of which gets every message")
+		fs.IntVar(&o.PullConnections, "pull-connections", o.PullConnections, "connections of each group; a queue is read by one of them")
+		fs.IntVar(&o.PullBatch, "pull-batch", o.PullBatch, "messages that a pull asks for")
+		fs.IntVar(&o.Backlog, "backlog", o.Backlog, "messages that have to be there before; what lacks is sent first"+map[bool]string{true: ". The last group begins with them", false: ""}[m.sends])
+	}
+	if m.sends && m.consumes {
+		fs.Float64Var(&o.Delayed, "delayed", o.Delayed, "share of messages with a delay level, 0 to 1; they count as lost if they do not come, not in the times")
+		fs.IntVar(&o.DelayLevel, "delay-level", o.DelayLevel, "their delay level")
+	}
+	fs.DurationVar(&o.Duration, "duration", o.Duration, "measured time")
+	fs.DurationVar(&o.Warmup, "warmup", o.Warmup, "time before, not measured")
+	fs.DurationVar(&o.Drain, "drain", o.Drain, "most time after it, for the last answers and deliveries")
+	fs.IntVar(&o.Threads, "threads", 0, "threads of the generator; 0 = half the cores")
+	fs.StringVar(&o.ProbeDir, "probe-dir", o.ProbeDir, "measure writes and syncs of the device that this folder is on, before the load; empty = do not")
+	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
+}
+
+// main runs the mode's command.
+func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o := DefaultOptions()
+	m.change(&o)
+	o.Mode = m.name
+	fs := pflag.NewFlagSet(m.name, pflag.ContinueOnError)
+	m.flags(fs, &o)
+	encoding := fs.String("encoding", "json", "header encoding: json or binary")
+	jsonFile := fs.String("json", "", "write the report to this file; - = standard output instead of the table")
+	if code, done := parse(fs, args, stdout, stderr, "peregrine bench "+m.name+": "+m.intro); done {
+		return code
+	}
+	var err error
+	if o.Encoding, err = encodingOf(*encoding); err == nil {
+		err = (&o).check()
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
+		return exitUsage
+	}
+	rep, err := Run(ctx, o, stderr)
+	if err == nil && *jsonFile != "-" {
+		rep.WriteText(stdout)
+	}
+	if err == nil && *jsonFile != "" {
+		err = writeJSON(*jsonFile, rep, stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
+		return exitBad
+	}
+	if len(rep.Failures) > 0 {
+		return exitBad
+	}
+	return exitGood
+}
