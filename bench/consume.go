@@ -75,6 +75,14 @@ func groupResults(r *run, workers []*worker) []GroupResult {
 	return groups
 }
 
+// received is the rate of the consumers, 0 without.
+func (rep *Report) received() float64 {
+	if rep.Consume == nil {
+		return 0
+	}
+	return rep.Consume.Rate
+}
+
 // fillConsume computes what consumers got.
 func (rep *Report) fillConsume(r *run, out *outcome) {
 	if r.opts.consumes == consumeNothing {

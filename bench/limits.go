@@ -19,6 +19,7 @@ const (
 	targetsMax      = 64      // brokers of one topic
 	unsureMax       = 1 << 16 // messages of one connection and queue that were not acknowledged; more, and what is lost cannot be told
 	groupsMax       = 64
+	roundsMax       = 100
 	backlogMax      = 1_000_000_000
 	delayLevelMax   = 18
 	pullBatchMax    = 1024

@@ -95,7 +95,7 @@ func Run(ctx context.Context, opts Options, notes io.Writer) (*Report, error) {
 			return nil, fmt.Errorf("%s: %w", opts.HistogramFile, err)
 		}
 	}
-	out, err := r.load(ctx, log)
+	out, err := r.load(ctx, log, newProgress(notes))
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +106,13 @@ func Run(ctx context.Context, opts Options, notes io.Writer) (*Report, error) {
 		}
 	}
 	rep.fill(r, out)
+	if opts.Freeze > 0 {
+		of := out.whole.response
+		if out.whole.delivery != nil {
+			of = out.whole.delivery
+		}
+		rep.Freeze = &Freeze{Pid: opts.FreezePid, Length: opts.Freeze, Slow: slowIn(of, int64(opts.Freeze/freezeSlowPart)), Expected: opts.Rate * opts.Freeze.Seconds()}
+	}
 	return rep, nil
 }
 

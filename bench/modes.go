@@ -2,8 +2,10 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -71,6 +73,10 @@ func (m *mode) flags(fs *pflag.FlagSet, o *Options) {
 	fs.DurationVar(&o.Warmup, "warmup", o.Warmup, "time before, not measured")
 	fs.DurationVar(&o.Drain, "drain", o.Drain, "most time after it, for the last answers and deliveries")
 	fs.IntVar(&o.Threads, "threads", 0, "threads of the generator; 0 = half the cores")
+	if m.sends {
+		fs.DurationVar(&o.Freeze, "freeze", 0, "drill, open loop: the process --freeze-pid stands still for this time in the middle of the load (SIGSTOP, SIGCONT)")
+		fs.IntVar(&o.FreezePid, "freeze-pid", 0, "process of the broker, on this machine")
+	}
 	fs.StringVar(&o.ProbeDir, "probe-dir", o.ProbeDir, "measure writes and syncs of the device that this folder is on, before the load; empty = do not")
 	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
 }
@@ -82,8 +88,10 @@ func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer
 	o.Mode = m.name
 	fs := pflag.NewFlagSet(m.name, pflag.ContinueOnError)
 	m.flags(fs, &o)
+	rounds := fs.Int("rounds", 1, "runs, one after the other; more than one are reported with their spread")
+	var out outputs
+	out.flags(fs)
 	encoding := fs.String("encoding", "json", "header encoding: json or binary")
-	jsonFile := fs.String("json", "", "write the report to this file; - = standard output instead of the table")
 	if code, done := parse(fs, args, stdout, stderr, "peregrine bench "+m.name+": "+m.intro); done {
 		return code
 	}
@@ -91,23 +99,74 @@ func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer
 	if o.Encoding, err = encodingOf(*encoding); err == nil {
 		err = (&o).check()
 	}
+	if err == nil && (*rounds < 1 || *rounds > roundsMax) {
+		err = fmt.Errorf("--rounds %d: expected 1 to %d", *rounds, roundsMax)
+	}
+	if err == nil && *rounds > 1 && o.HistogramFile != "" {
+		err = fmt.Errorf("--hdr: one file holds one run, not --rounds %d", *rounds)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
 		return exitUsage
 	}
-	rep, err := Run(ctx, o, stderr)
-	if err == nil && *jsonFile != "-" {
-		rep.WriteText(stdout)
+	var all runs
+	for i := range *rounds {
+		rep, err := Run(ctx, o, stderr)
+		if err != nil {
+			fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
+			return exitBad
+		}
+		if all.Rounds = append(all.Rounds, rep); *rounds > 1 {
+			l, what := rep.mainLatency()
+			fmt.Fprintf(stderr, "run %d of %d: %s messages/s, %s p50 %s, p99 %s\n", i+1, *rounds, grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	if err == nil && *jsonFile != "" {
-		err = writeJSON(*jsonFile, rep, stdout)
+	all.Spread = spreads(all.Rounds)
+	var doc any = &all
+	if *rounds == 1 {
+		doc = all.Rounds[0]
 	}
-	if err != nil {
+	if err := out.write(stdout, all.write, doc, func() *page { return pageOf(&all) }); err != nil {
 		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
 		return exitBad
 	}
-	if len(rep.Failures) > 0 {
+	if len(all.failures()) > 0 {
 		return exitBad
 	}
 	return exitGood
+}
+
+// outputs is where a report goes.
+type outputs struct {
+	jsonFile, htmlFile string
+	markdown           bool
+}
+
+func (out *outputs) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&out.jsonFile, "json", "", "write the report to this file; - = standard output instead of the table")
+	fs.StringVar(&out.htmlFile, "html", "", "write the report with charts to this file, which needs nothing else")
+	fs.BoolVar(&out.markdown, "markdown", false, "tables in Markdown")
+}
+
+// write puts a report where it is wanted: text for people, doc as JSON, page as HTML.
+func (out *outputs) write(stdout io.Writer, text func(w io.Writer, markdown bool), doc any, page func() *page) error {
+	if out.jsonFile != "-" {
+		text(stdout, out.markdown)
+	}
+	if out.jsonFile != "" {
+		if err := writeJSON(out.jsonFile, doc, stdout); err != nil {
+			return err
+		}
+	}
+	if out.htmlFile == "" {
+		return nil
+	}
+	f, err := os.Create(out.htmlFile)
+	if err != nil {
+		return err
+	}
+	return errors.Join(page().write(f), f.Close())
 }

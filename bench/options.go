@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -49,6 +50,9 @@ type Options struct {
 	Drain    time.Duration // at most, for the last answers and deliveries after the last send
 
 	CheckDispatch bool
+	Freeze        time.Duration // open loop: a process stands still for so long in the middle of the load; 0 = none
+	FreezePid     int
+
 	ProbeDir      string // folder on the device whose syncs are measured before; "" = none
 	HistogramFile string // HdrHistogram log of the measured seconds; "" = none
 }
@@ -104,6 +108,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("--duration %v: expected 10ms to 24h", o.Duration)
 	case o.Warmup < 0 || o.Warmup > time.Hour:
 		return fmt.Errorf("--warmup %v: expected 0s to 1h", o.Warmup)
+	case o.Freeze != 0 && (o.Freeze < 0 || o.Freeze > o.Duration || o.Rate == 0):
+		return fmt.Errorf("--freeze %v: expected a time shorter than --duration, in an open loop", o.Freeze)
+	case o.Freeze > 0 && (o.FreezePid <= 1 || o.FreezePid == os.Getpid()):
+		return fmt.Errorf("--freeze-pid %d: expected the process id of the broker, which this program may signal", o.FreezePid)
 	case o.Drain < 0 || o.Drain > drainMax:
 		return fmt.Errorf("--drain %v: expected 0s to %v", o.Drain, drainMax)
 	case o.Topic == "" || len(o.Topic) > 127:

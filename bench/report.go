@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"time"
 
@@ -26,6 +27,7 @@ type Report struct {
 	Strange uint64 `json:"strange,omitempty"`
 
 	Consume *ConsumeResult `json:"consume,omitempty"`
+	Freeze  *Freeze        `json:"freeze,omitempty"`
 
 	Errors       []ErrorCount  `json:"errors,omitempty"` // of the whole run, warm-up included
 	Reconnects   int           `json:"reconnects,omitempty"`
@@ -99,6 +101,8 @@ type Latency struct {
 	P999Ns int64   `json:"p99_9Ns"`
 	P9999  int64   `json:"p99_99Ns"`
 	MaxNs  int64   `json:"maxNs"`
+
+	Curve []float64 `json:"curveMs,omitempty"` // see curveOf
 }
 
 func latencyOf(h *hdr.Histogram) *Latency {
@@ -110,7 +114,18 @@ func latencyOf(h *hdr.Histogram) *Latency {
 	}
 	return &Latency{
 		Count: h.TotalCount(), MeanNs: h.Mean(), MinNs: h.Min(), P50Ns: h.ValueAtPercentile(50), P90Ns: h.ValueAtPercentile(90),
-		P99Ns: h.ValueAtPercentile(99), P999Ns: h.ValueAtPercentile(99.9), P9999: h.ValueAtPercentile(99.99), MaxNs: h.Max(),
+		P99Ns: h.ValueAtPercentile(99), P999Ns: h.ValueAtPercentile(99.9), P9999: h.ValueAtPercentile(99.99), MaxNs: h.Max(), Curve: curveOf(h),
+	}
+}
+
+// curveOf is the distribution for a chart: milliseconds at 0, 0.1, 0.2 … nines (50 % has 0.3, 99 % has 2), as far as the samples tell.
+func curveOf(h *hdr.Histogram) (curve []float64) {
+	for i := 0; ; i++ {
+		beyond := math.Pow(10, -float64(i)/10)
+		if beyond*float64(h.TotalCount()) < 1 {
+			return curve
+		}
+		curve = append(curve, float64(h.ValueAtPercentile(100*(1-beyond)))/1e6)
 	}
 }
 

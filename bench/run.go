@@ -125,13 +125,18 @@ type SeriesPoint struct {
 }
 
 // load runs the workers and folds what they report. log gets one interval histogram after the other when it is not nil.
-func (r *run) load(ctx context.Context, log *histogramLog) (*outcome, error) {
+func (r *run) load(ctx context.Context, log *histogramLog, seen *progress) (*outcome, error) {
 	workers, err := r.startWorkers()
 	if err != nil {
 		return nil, err
 	}
 	cpuBefore := processCPU()
 	r.plan(r.nowNs())
+	if r.opts.Freeze > 0 {
+		if err := r.freeze(ctx); err != nil {
+			return nil, err
+		}
+	}
 	finished := make(chan struct{})
 	defer close(finished)
 	go func() { // ends with the load
@@ -165,10 +170,14 @@ func (r *run) load(ctx context.Context, log *histogramLog) (*outcome, error) {
 			break
 		}
 		out.take(r, merged)
+		if merged.measured {
+			seen.show(r.opts.Duration.Seconds(), out.measured[len(out.measured)-1])
+		}
 		if log != nil && logErr == nil {
 			logErr = log.write(r, merged) // the load goes on; the caller learns of it at the end
 		}
 	}
+	seen.end()
 	for _, w := range workers {
 		if w.err != nil {
 			return nil, w.err

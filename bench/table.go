@@ -12,56 +12,86 @@ import (
 )
 
 // WriteText prints the report for people: conditions, rate, latencies, errors, verdict.
-func (rep *Report) WriteText(w io.Writer) {
+func (rep *Report) WriteText(w io.Writer) { rep.write(w, false) }
+
+func (rep *Report) write(w io.Writer, markdown bool) {
 	c := &rep.Conditions
-	fmt.Fprintln(w, c.title())
-	for _, b := range c.Brokers {
-		fmt.Fprintf(w, "  broker   %s\n", b)
-	}
-	fmt.Fprintf(w, "  machine  %s; load %.2f\n", c.Machine, c.Machine.Load[0])
-	fmt.Fprintf(w, "  run      topic %s, %.1f s after %.1f s of warm-up, generator on %d threads using %.2f cores\n", c.Topic, rep.Seconds, c.Warmup, c.Threads, rep.GeneratorCores)
+	rep.writeConditions(w)
+	fmt.Fprintln(w)
+	line := func(format string, args ...any) { fmt.Fprintf(w, "- "+format+"\n", args...) }
 	if c.Connections > 0 {
-		fmt.Fprintf(w, "  rate     %s messages/s acknowledged, %.1f MB/s of bodies\n", grouped(int64(rep.Rate)), rep.BytesRate/1e6)
+		line("rate: %s messages/s acknowledged, %.1f MB/s of bodies", grouped(int64(rep.Rate)), rep.BytesRate/1e6)
 	}
 	if got := rep.Consume; got != nil {
-		fmt.Fprintf(w, "  received %s messages/s, %.1f MB/s of bodies, %s answers to pulls\n", grouped(int64(got.Rate)), got.BytesRate/1e6, grouped(int64(got.Requests)))
-	}
-	if p := c.Probe; p != nil {
-		fmt.Fprintf(w, "  device   %s (%s): a sync of 4 KiB takes p50 %s, p99 %s over written blocks, p50 %s, p99 %s over allocated ones; %.0f MB/s written in a row\n", p.Dir, p.FileSystem,
-			short(p.SyncWritten.P50Ns), short(p.SyncWritten.P99Ns), short(p.SyncFresh.P50Ns), short(p.SyncFresh.P99Ns), p.WriteRate/1e6)
+		line("received: %s messages/s, %.1f MB/s of bodies, %s answers to pulls", grouped(int64(got.Rate)), got.BytesRate/1e6, grouped(int64(got.Requests)))
 	}
 	if c.TargetRate > 0 {
-		fmt.Fprintf(w, "  messages offered %s, skipped %s, sent %s, acknowledged %s\n",
-			grouped(int64(rep.Offered)), grouped(int64(rep.Skipped)), grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
+		line("messages: offered %s, skipped %s, sent %s, acknowledged %s", grouped(int64(rep.Offered)), grouped(int64(rep.Skipped)), grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
 	} else if c.Connections > 0 {
-		fmt.Fprintf(w, "  messages sent %s, acknowledged %s\n", grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
+		line("messages: sent %s, acknowledged %s", grouped(int64(rep.Sent)), grouped(int64(rep.Acked)))
 	}
 	if d := rep.Dispatch; d != nil {
 		state := "level"
 		if !d.Level {
 			state = "NOT level"
 		}
-		fmt.Fprintf(w, "  dispatch %s %.3f s after the last answer (%s of %s visible)\n", state, d.AfterSeconds, grouped(d.Grown), grouped(int64(d.Acknowledged)))
+		line("dispatch: %s %.3f s after the last answer (%s of %s visible)", state, d.AfterSeconds, grouped(d.Grown), grouped(int64(d.Acknowledged)))
 	}
-	fmt.Fprintln(w, rep.latencyTable())
-	if got := rep.Consume; got != nil {
-		fmt.Fprintln(w, got.table())
+	if f := rep.Freeze; f != nil {
+		line("process %d stood still for %v: %s slow samples (above %v); a generator without coordinated omission sees about %s", f.Pid, f.Length, grouped(f.Slow),
+			f.Length/freezeSlowPart, grouped(int64(f.Expected)))
 	}
+	for _, t := range rep.tables() {
+		fmt.Fprintf(w, "\n%s\n", render(t, markdown))
+	}
+	fmt.Fprintln(w)
 	if rep.Response == nil && c.Connections > 0 {
-		fmt.Fprintln(w, "closed loop: a slow answer delays the next request, so stalls are under-represented; use --rate for response times")
-	}
-	if len(rep.Errors) > 0 {
-		fmt.Fprintln(w, rep.errorTable())
+		line("closed loop: a slow answer delays the next request, so stalls are under-represented; use --rate for response times")
 	}
 	if rep.Reconnects > 0 {
-		fmt.Fprintf(w, "%d reconnects, longest outage %v\n", rep.Reconnects, rep.OutageMax.Round(time.Millisecond))
+		line("%d reconnects, longest outage %v", rep.Reconnects, rep.OutageMax.Round(time.Millisecond))
 	}
 	for _, s := range rep.Warnings {
-		fmt.Fprintln(w, "warning:", s)
+		line("warning: %s", s)
 	}
 	for _, s := range rep.Failures {
-		fmt.Fprintln(w, "FAILED:", s)
+		line("FAILED: %s", s)
 	}
+}
+
+// writeConditions prints what the load was and where it ran, a line each; the first is a title.
+func (rep *Report) writeConditions(w io.Writer) {
+	c := &rep.Conditions
+	line := func(format string, args ...any) { fmt.Fprintf(w, "- "+format+"\n", args...) }
+	fmt.Fprintf(w, "%s\n\n", c.title())
+	for _, b := range c.Brokers {
+		line("broker: %s", b)
+	}
+	line("machine: %s; load %.2f", c.Machine, c.Machine.Load[0])
+	if p := c.Probe; p != nil {
+		line("device: %s (%s): a sync of 4 KiB takes p50 %s, p99 %s over written blocks, p50 %s, p99 %s over allocated ones; %.0f MB/s written in a row", p.Dir, p.FileSystem,
+			short(p.SyncWritten.P50Ns), short(p.SyncWritten.P99Ns), short(p.SyncFresh.P50Ns), short(p.SyncFresh.P99Ns), p.WriteRate/1e6)
+	}
+	line("run: topic %s, %.1f s after %.1f s of warm-up, generator on %d threads using %.2f cores", c.Topic, rep.Seconds, c.Warmup, c.Threads, rep.GeneratorCores)
+}
+
+// tables are what the report shows in rows and columns.
+func (rep *Report) tables() []table.Writer {
+	all := []table.Writer{rep.latencyTable()}
+	if rep.Consume != nil {
+		all = append(all, rep.Consume.table())
+	}
+	if len(rep.Errors) > 0 {
+		all = append(all, rep.errorTable())
+	}
+	return all
+}
+
+func render(t table.Writer, markdown bool) string {
+	if markdown {
+		return t.RenderMarkdown()
+	}
+	return t.Render()
 }
 
 // String is a broker in one line.
@@ -95,7 +125,7 @@ func newTable(header ...any) table.Writer {
 	return t
 }
 
-func (rep *Report) latencyTable() string {
+func (rep *Report) latencyTable() table.Writer {
 	t := newTable("time of a request", "count", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max")
 	row := func(name string, l *Latency) {
 		if l == nil {
@@ -113,10 +143,10 @@ func (rep *Report) latencyTable() string {
 	}
 	row("generator lag", rep.GeneratorLag)
 	rightAlign(t, 2, 9)
-	return t.Render()
+	return t
 }
 
-func (c *ConsumeResult) table() string {
+func (c *ConsumeResult) table() table.Writer {
 	t := newTable("consumer group", "received", "lost", "twice", "out of order", "corrupt", "of others")
 	for _, g := range c.Groups {
 		name := g.Name
@@ -126,16 +156,16 @@ func (c *ConsumeResult) table() string {
 		t.AppendRow(table.Row{name, grouped(int64(g.Received)), grouped(int64(g.Lost)), grouped(int64(g.Duplicates)), grouped(int64(g.Reordered)), grouped(int64(g.Corrupt)), grouped(int64(g.Foreign))})
 	}
 	rightAlign(t, 2, 7)
-	return t.Render()
+	return t
 }
 
-func (rep *Report) errorTable() string {
+func (rep *Report) errorTable() table.Writer {
 	t := newTable("error", "messages", "example")
 	for _, e := range rep.Errors {
 		t.AppendRow(table.Row{e.Name, grouped(int64(e.Count)), e.Remark})
 	}
 	rightAlign(t, 2, 2)
-	return t.Render()
+	return t
 }
 
 func rightAlign(t table.Writer, from, to int) {
