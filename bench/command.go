@@ -31,6 +31,8 @@ const usage = `peregrine bench: a load generator for RocketMQ-compatible brokers
   peregrine bench e2e        send, and receive by held pulls; time from the intended send to the arrival
   peregrine bench mixed      e2e with several groups, one of them behind, keys, and a share of delayed messages
   peregrine bench sync       send to a broker that syncs before it answers, beside what the device takes for a sync
+  peregrine bench sweep      rate against latency: the knee, and the largest rate whose p99 keeps a limit
+  peregrine bench compare    one load on two brokers, in turn, with ratios and their spread
   peregrine bench longpoll   how fast a message reaches a pull that the broker holds
   peregrine bench delay      how late delayed messages come
 
@@ -47,6 +49,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	switch args[0] {
+	case "sweep":
+		return sweepMain(ctx, args[1:], stdout, stderr)
+	case "compare":
+		return compareMain(ctx, args[1:], stdout, stderr)
 	case "longpoll", "wake":
 		return longpollMain(ctx, args[1:], stdout, stderr)
 	case "delay":
@@ -57,10 +63,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return exitGood
 	}
-	for i := range modes {
-		if m := &modes[i]; m.name == args[0] {
-			return m.main(ctx, args[1:], stdout, stderr)
-		}
+	if m := modeNamed(args[0]); m != nil {
+		return m.main(ctx, args[1:], stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "peregrine bench: unknown command %q\n\n%s", args[0], usage)
 	return exitUsage

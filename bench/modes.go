@@ -81,44 +81,63 @@ func (m *mode) flags(fs *pflag.FlagSet, o *Options) {
 	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
 }
 
-// main runs the mode's command.
-func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := DefaultOptions()
+func modeNamed(name string) *mode {
+	for i := range modes {
+		if modes[i].name == name {
+			return &modes[i]
+		}
+	}
+	return nil
+}
+
+// parse makes the options of the mode out of a command's arguments; more adds flags of the command. done is true when the command ends here with code.
+func (m *mode) parse(args []string, stdout, stderr io.Writer, command, intro string, more func(*pflag.FlagSet)) (o Options, code int, done bool) {
+	o = DefaultOptions()
 	m.change(&o)
 	o.Mode = m.name
-	fs := pflag.NewFlagSet(m.name, pflag.ContinueOnError)
+	fs := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	m.flags(fs, &o)
-	rounds := fs.Int("rounds", 1, "runs, one after the other; more than one are reported with their spread")
-	var out outputs
-	out.flags(fs)
+	more(fs)
 	encoding := fs.String("encoding", "json", "header encoding: json or binary")
-	if code, done := parse(fs, args, stdout, stderr, "peregrine bench "+m.name+": "+m.intro); done {
-		return code
+	if code, done := parse(fs, args, stdout, stderr, intro); done {
+		return o, code, true
 	}
 	var err error
 	if o.Encoding, err = encodingOf(*encoding); err == nil {
 		err = (&o).check()
 	}
-	if err == nil && (*rounds < 1 || *rounds > roundsMax) {
-		err = fmt.Errorf("--rounds %d: expected 1 to %d", *rounds, roundsMax)
-	}
-	if err == nil && *rounds > 1 && o.HistogramFile != "" {
-		err = fmt.Errorf("--hdr: one file holds one run, not --rounds %d", *rounds)
-	}
 	if err != nil {
-		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
+		fmt.Fprintf(stderr, "peregrine bench %s: %v\n", command, err)
+		return o, exitUsage, true
+	}
+	return o, exitGood, false
+}
+
+// main runs the mode's command.
+func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	rounds := 1
+	var out outputs
+	o, code, done := m.parse(args, stdout, stderr, m.name, "peregrine bench "+m.name+": "+m.intro, func(fs *pflag.FlagSet) {
+		fs.IntVar(&rounds, "rounds", rounds, "runs, one after the other; more than one are reported with their spread")
+		out.flags(fs)
+	})
+	if done {
+		return code
+	}
+	if rounds < 1 || rounds > roundsMax || rounds > 1 && o.HistogramFile != "" {
+		fmt.Fprintf(stderr, "peregrine bench %s: --rounds %d: expected 1 to %d, and 1 with --hdr\n", m.name, rounds, roundsMax)
 		return exitUsage
 	}
 	var all runs
-	for i := range *rounds {
+	for i := range rounds {
 		rep, err := Run(ctx, o, stderr)
 		if err != nil {
 			fmt.Fprintf(stderr, "peregrine bench %s: %v\n", m.name, err)
 			return exitBad
 		}
-		if all.Rounds = append(all.Rounds, rep); *rounds > 1 {
+		if all.Rounds = append(all.Rounds, rep); rounds > 1 {
 			l, what := rep.mainLatency()
-			fmt.Fprintf(stderr, "run %d of %d: %s messages/s, %s p50 %s, p99 %s\n", i+1, *rounds, grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
+			fmt.Fprintf(stderr, "run %d of %d: %s messages/s, %s p50 %s, p99 %s\n", i+1, rounds, grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
 		}
 		if ctx.Err() != nil {
 			break
@@ -126,7 +145,7 @@ func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer
 	}
 	all.Spread = spreads(all.Rounds)
 	var doc any = &all
-	if *rounds == 1 {
+	if rounds == 1 {
 		doc = all.Rounds[0]
 	}
 	if err := out.write(stdout, all.write, doc, func() *page { return pageOf(&all) }); err != nil {

@@ -62,7 +62,7 @@ func TestClosedLoopCountsExactlyWhatTheBrokerStored(t *testing.T) {
 				}
 				var page bytes.Buffer
 				rep.WriteText(&page)
-				for _, want := range []string{"closed loop", "V5_5_0", "flushDiskType=ASYNC_FLUSH", "dispatch level"} {
+				for _, want := range []string{"closed loop", "V5_5_0", "flushDiskType=ASYNC_FLUSH", "dispatch: level"} {
 					if !strings.Contains(page.String(), want) {
 						t.Errorf("the report does not mention %q:\n%s", want, page.String())
 					}
