@@ -33,6 +33,7 @@ const usage = `peregrine bench: a load generator for RocketMQ-compatible brokers
   peregrine bench sync       send to a broker that syncs before it answers, beside what the device takes for a sync
   peregrine bench sweep      rate against latency: the knee, and the largest rate whose p99 keeps a limit
   peregrine bench compare    one load on two brokers, in turn, with ratios and their spread
+  peregrine bench plan       bytes on disk, days of retention, CPU and memory for such messages
   peregrine bench longpoll   how fast a message reaches a pull that the broker holds
   peregrine bench delay      how late delayed messages come
 
@@ -53,6 +54,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return sweepMain(ctx, args[1:], stdout, stderr)
 	case "compare":
 		return compareMain(ctx, args[1:], stdout, stderr)
+	case "plan":
+		return planMain(ctx, args[1:], stdout, stderr)
 	case "longpoll", "wake":
 		return longpollMain(ctx, args[1:], stdout, stderr)
 	case "delay":

@@ -38,6 +38,7 @@ type fakeBroker struct {
 	queues   map[int32][][]byte // bodies by queue
 	uniq     map[string]int
 	created  []createTopicHeader
+	deleted  []string
 	arrived  *sync.Cond
 	closed   bool
 	problems []string
@@ -186,13 +187,19 @@ func (f *fakeBroker) handle(dst []byte, cmd *wire.Command) []byte {
 		f.created = append(f.created, h)
 		f.mu.Unlock()
 		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, nil)
+	case wire.RequestDeleteTopicInBroker:
+		topic, _ := cmd.GetExt("topic")
+		f.mu.Lock()
+		f.deleted = append(f.deleted, string(topic))
+		f.mu.Unlock()
+		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, nil)
 	case wire.RequestGetRouteInfoByTopic:
 		if topic, _ := cmd.GetExt("topic"); string(topic) != f.routeOf {
 			return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseTopicNotExist, "no route", nil, nil)
 		}
 		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, []byte(f.routeBody))
 	case wire.RequestGetBrokerRuntimeInfo:
-		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, []byte(`{"table":{"brokerVersionDesc":"V5_5_0"}}`))
+		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, fmt.Appendf(nil, `{"table":{"brokerVersionDesc":"V5_5_0","commitLogMaxOffset":"%d"}}`, 300*f.messages.Load()))
 	case wire.RequestGetBrokerConfig:
 		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, []byte("flushDiskType=ASYNC_FLUSH\nother=1\n"))
 	}

@@ -1,0 +1,306 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/pflag"
+
+	"peregrine/wire"
+)
+
+// capacity is what a broker needs for the messages of a load: what a capacity planner multiplies.
+type capacity struct {
+	Conditions Conditions `json:"conditions"`
+	Rate       float64    `json:"rate"` // messages a second that are planned with
+
+	LogBytes     float64 `json:"logBytes"`     // of the CommitLog, per message, as it grew
+	QueueBytes   float64 `json:"queueBytes"`   // of the ConsumeQueue, per message
+	IndexBytes   float64 `json:"indexBytes"`   // of index files, per message
+	DiskBytes    float64 `json:"diskBytes"`    // of the disk that is planned with
+	DiskRatio    float64 `json:"diskRatio"`    // the part of it from which the broker deletes early
+	DiskDays     float64 `json:"diskDays"`     // how long that lasts
+	ReservedDays float64 `json:"reservedDays"` // fileReservedTime: older files are deleted even if there is room
+
+	CPUPer100k      *float64 `json:"cpuPer100k,omitempty"`      // cores that 100,000 messages a second take; with --pid, as the next
+	ConnectionBytes *float64 `json:"connectionBytes,omitempty"` // anonymous memory of an idle connection
+	QueueMemory     *float64 `json:"queueMemory,omitempty"`     // anonymous memory of a queue with a message
+	Warnings        []string `json:"warnings,omitempty"`
+
+	load *Report
+}
+
+const (
+	planConnections = 1000
+	planQueues      = 1000
+	planSettle      = time.Second // before memory is looked at
+	queueUnitBytes  = 20          // of a ConsumeQueue, for each message
+	indexItemBytes  = 20
+	indexSlotBytes  = 4
+	planTopic       = DefaultTopic + "PlanQueues"
+)
+
+func planMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	disk, pid, rate := 1e12, 0, 0.0
+	var out outputs
+	o, code, done := modes[0].parse(args, stdout, stderr, "plan",
+		"peregrine bench plan: disk, days of retention, CPU and memory that a broker needs for such messages; sends some, and with --pid makes a topic of its own with many queues",
+		func(fs *pflag.FlagSet) {
+			fs.Float64Var(&disk, "disk", disk, "bytes of the disk that is planned with")
+			fs.Float64Var(&rate, "plan-rate", 0, "messages a second that are planned with; 0 = those of the load, which --rate sets")
+			fs.IntVar(&pid, "pid", 0, "process of the broker on this machine: for CPU and memory")
+			out.flags(fs)
+		})
+	if done {
+		return code
+	}
+	if disk <= 0 || rate < 0 || o.Namesrv != "" || pid < 0 || out.htmlFile != "" {
+		fmt.Fprintln(stderr, "peregrine bench plan: expected --addr, a --disk above 0, a --plan-rate of at least 0, no --html")
+		return exitUsage
+	}
+	c := &capacity{DiskBytes: disk, Rate: rate}
+	err := c.measure(ctx, o, pid, stderr)
+	if err == nil {
+		err = out.write(stdout, c.write, c, nil)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "peregrine bench plan:", err)
+		return exitBad
+	}
+	return exitGood
+}
+
+func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Writer) error {
+	control, err := dialControl(o.Addr)
+	if err != nil {
+		return err
+	}
+	defer control.close()
+	settings, err := brokerNumbers(control)
+	if err != nil {
+		return err
+	}
+	before, err := runtimeNumber(control, "commitLogMaxOffset")
+	if err != nil {
+		return err
+	}
+	cpuBefore, err := processSeconds(pid)
+	if err != nil {
+		return err
+	}
+	o.CheckDispatch = true
+	rep, err := Run(ctx, o, notes)
+	if err != nil {
+		return err
+	}
+	if len(rep.Failures) > 0 {
+		return errors.New(strings.Join(rep.Failures, "; "))
+	}
+	c.load, c.Conditions, c.Warnings = rep, rep.Conditions, rep.Warnings
+	after, err := runtimeNumber(control, "commitLogMaxOffset")
+	if err != nil {
+		return err
+	}
+	messages := float64(rep.Dispatch.Acknowledged)
+	c.LogBytes, c.QueueBytes = (after-before)/messages, queueUnitBytes
+	if settings.text["messageIndexEnable"] != "false" {
+		keys := 1.0 // UNIQ_KEY
+		if o.Keys || o.Key != "" {
+			keys++
+		}
+		c.IndexBytes = keys * (indexItemBytes + indexSlotBytes*settings.number("maxHashSlotNum", 5_000_000)/settings.number("maxIndexNum", 20_000_000))
+	}
+	if c.Rate == 0 {
+		c.Rate = rep.Rate
+	}
+	c.DiskRatio = settings.number("diskMaxUsedSpaceRatio", 75) / 100
+	const day = 24 * 3600
+	c.DiskDays = c.DiskBytes * c.DiskRatio / (c.Rate * (c.LogBytes + c.QueueBytes + c.IndexBytes)) / day
+	c.ReservedDays = settings.number("fileReservedTime", 72) / 24
+	if pid == 0 {
+		return nil
+	}
+	cpuAfter, err := processSeconds(pid)
+	if err != nil {
+		return err
+	}
+	per := (cpuAfter - cpuBefore) / messages * 100_000
+	c.CPUPer100k = &per
+	if c.ConnectionBytes, err = connectionMemory(o.Addr, pid); err == nil {
+		c.QueueMemory, err = queueMemory(ctx, control, o, pid)
+	}
+	return err
+}
+
+// connectionMemory opens idle connections, each of which has asked once, and looks at what the broker's memory grew by.
+func connectionMemory(addr string, pid int) (*float64, error) {
+	before, err := anonymousBytes(pid)
+	if err != nil {
+		return nil, err
+	}
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for range planConnections {
+		c, err := dialControl(addr)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, c.conn)
+		if _, err := c.ask(wire.RequestGetBrokerRuntimeInfo, nil); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(planSettle)
+	after, err := anonymousBytes(pid)
+	per := max(after-before, 0) / planConnections
+	return &per, err
+}
+
+// queueMemory sends messages to each of many new queues and looks at what the broker's memory grew by. It deletes their topic in the end.
+func queueMemory(ctx context.Context, control *control, o Options, pid int) (memory *float64, err error) {
+	before, err := anonymousBytes(pid)
+	if err != nil {
+		return nil, err
+	}
+	o.Topic, o.Queues, o.Connections, o.Inflight, o.Rate, o.Warmup, o.Duration = fmt.Sprint(planTopic, time.Now().Unix()), planQueues, 1, 1, 0, 0, 2*time.Second
+	rep, err := Run(ctx, o, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	if rep.Acked < planQueues {
+		return nil, fmt.Errorf("only %d of %d queues got a message: %s", rep.Acked, planQueues, strings.Join(rep.Failures, "; "))
+	}
+	defer func() {
+		res, failed := control.ask(wire.RequestDeleteTopicInBroker, topicHeader{Topic: o.Topic})
+		if failed == nil && res.Code != 0 {
+			failed = answerError("delete topic "+o.Topic, res)
+		}
+		err = errors.Join(err, failed)
+	}()
+	time.Sleep(planSettle)
+	after, err := anonymousBytes(pid)
+	per := max(after-before, 0) / float64(rep.Conditions.Brokers[0].Queues)
+	return &per, err
+}
+
+// numbers are a broker's settings.
+type numbers struct{ text map[string]string }
+
+func (n numbers) number(key string, otherwise float64) float64 {
+	if v, err := strconv.ParseFloat(n.text[key], 64); err == nil && v > 0 {
+		return v
+	}
+	return otherwise
+}
+
+func brokerNumbers(c *control) (numbers, error) {
+	n := numbers{map[string]string{}}
+	res, err := c.ask(wire.RequestGetBrokerConfig, nil)
+	if err != nil || res.Code != 0 {
+		return n, err
+	}
+	for line := range strings.Lines(string(res.Body)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			n.text[key] = value
+		}
+	}
+	return n, nil
+}
+
+// runtimeNumber is one of the numbers that a broker tells of itself.
+func runtimeNumber(c *control, key string) (float64, error) {
+	res, err := c.ask(wire.RequestGetBrokerRuntimeInfo, nil)
+	if err != nil {
+		return 0, err
+	}
+	if res.Code != 0 {
+		return 0, answerError("runtime info", res)
+	}
+	var info struct {
+		Table map[string]string `json:"table"`
+	}
+	text, err := wire.StandardJSON(res.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &info)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("runtime info: %w", err)
+	}
+	v, err := strconv.ParseFloat(info.Table[key], 64)
+	if err != nil {
+		return 0, fmt.Errorf("the broker does not tell its %s", key)
+	}
+	return v, nil
+}
+
+// processSeconds is the processor time of a process, 0 without one.
+func processSeconds(pid int) (float64, error) {
+	if pid == 0 {
+		return 0, nil
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("--pid: %w", err)
+	}
+	// Behind the name, which may hold anything, field 3 comes first; 14 and 15 are user and system time in hundredths of a second.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("--pid: %d fields in /proc/%d/stat", len(fields), pid)
+	}
+	user, err := strconv.ParseFloat(string(fields[11]), 64)
+	system, err2 := strconv.ParseFloat(string(fields[12]), 64)
+	return (user + system) / 100, errors.Join(err, err2)
+}
+
+// anonymousBytes is the memory of a process that is no file's.
+func anonymousBytes(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("--pid: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			return kib * 1024, err
+		}
+	}
+	return 0, fmt.Errorf("--pid: no RssAnon in /proc/%d/status", pid)
+}
+
+func (c *capacity) write(w io.Writer, markdown bool) {
+	c.load.writeConditions(w)
+	t := newTable("capacity", "", "")
+	row := func(name, value, note string) { t.AppendRow(table.Row{name, value, note}) }
+	perMessage := c.LogBytes + c.QueueBytes + c.IndexBytes
+	row("CommitLog", fmt.Sprintf("%.0f bytes a message", c.LogBytes), "as it grew; whoever else sends counts, too")
+	row("ConsumeQueue", fmt.Sprintf("%.0f bytes a message", c.QueueBytes), "")
+	row("index files", fmt.Sprintf("%.1f bytes a message", c.IndexBytes), "with UNIQ_KEY and KEYS")
+	row("disk", fmt.Sprintf("%.1f GB a day", perMessage*c.Rate*24*3600/1e9), fmt.Sprintf("at %s messages/s", grouped(int64(c.Rate))))
+	row("the disk lasts", fmt.Sprintf("%s days", digits3(c.DiskDays)), fmt.Sprintf("%.0f GB up to %.0f %%, from where the broker deletes early", c.DiskBytes/1e9, 100*c.DiskRatio))
+	row("retention", fmt.Sprintf("%s days", digits3(min(c.DiskDays, c.ReservedDays))), fmt.Sprintf("fileReservedTime keeps at most %s days", digits3(c.ReservedDays)))
+	if c.CPUPer100k == nil {
+		row("CPU, memory", "not measured", "give --pid of a broker on this machine")
+	} else {
+		row("CPU", fmt.Sprintf("%.2f cores for 100,000 messages/s", *c.CPUPer100k), "of the broker")
+		row("memory of a connection", fmt.Sprintf("%.1f KiB", *c.ConnectionBytes/1024), fmt.Sprintf("anonymous, %d idle ones", planConnections))
+		row("memory of a queue", fmt.Sprintf("%.1f KiB", *c.QueueMemory/1024), fmt.Sprintf("anonymous, %d with messages", planQueues))
+	}
+	fmt.Fprintf(w, "\n%s\n", render(t, markdown))
+	for _, s := range c.Warnings {
+		fmt.Fprintf(w, "- warning: %s\n", s)
+	}
+}
