@@ -9,6 +9,11 @@
 //   - A rate counts acknowledged messages only; errors are counted by code beside it, skipped arrivals beside that.
 //   - With `--check-dispatch` a rate counts only if the messages are visible to consumers within dispatchLevelMax.
 //   - Each message is what the Java client sends: its own UNIQ_KEY, WAIT, TAGS.
+//   - Each body says where it comes from (stamp.go); consumers verify all of them (sequence.go, consume.go).
+//
+// A load is Options (options.go) that a mode fills (modes.go). Run (load.go) prepares topic and backlog, run.load drives the workers
+// (worker_linux.go; what consumers do is in pull_linux.go) and folds their intervals, Report.fill says what it means. sweep.go, compare.go and
+// plan.go are made of several loads; table.go and html.go show them.
 //
 // How it stays out of the way: a worker is one goroutine on one thread of its own with an epoll set, non-blocking sockets
 // and waits of nanosecond resolution (the runtime's timers round a short wait up to a millisecond when the process is
