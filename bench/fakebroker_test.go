@@ -199,7 +199,8 @@ func (f *fakeBroker) handle(dst []byte, cmd *wire.Command) []byte {
 		}
 		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, []byte(f.routeBody))
 	case wire.RequestGetBrokerRuntimeInfo:
-		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, fmt.Appendf(nil, `{"table":{"brokerVersionDesc":"V5_5_0","commitLogMaxOffset":"%d"}}`, 300*f.messages.Load()))
+		body := fmt.Appendf(nil, `{"table":{"brokerVersionDesc":"V5_5_0","commitLogMaxOffset":"%d"}}`, 300*f.messages.Load())
+		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, body)
 	case wire.RequestGetBrokerConfig:
 		return wire.AppendResponse(dst, cmd.Encoding, cmd.Opaque, wire.ResponseSuccess, "", nil, []byte("flushDiskType=ASYNC_FLUSH\nother=1\n"))
 	}

@@ -15,7 +15,9 @@ func TestPlanMultipliesWhatItMeasured(t *testing.T) {
 	f := startFakeBroker(t, nil)
 	file := filepath.Join(t.TempDir(), "plan.json")
 	var stdout, stderr bytes.Buffer
-	if code := Main([]string{"plan", "--addr", f.addr(), "--duration", "100ms", "--warmup", "0s", "--disk", "1e9", "--plan-rate", "1000", "--pid", fmt.Sprint(os.Getpid()), "--json", file}, &stdout, &stderr); code != exitGood {
+	args := []string{"plan", "--addr", f.addr(), "--duration", "100ms", "--warmup", "0s", "--disk", "1e9",
+		"--plan-rate", "1000", "--pid", fmt.Sprint(os.Getpid()), "--json", file}
+	if code := Main(args, &stdout, &stderr); code != exitGood {
 		t.Fatalf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 	var c capacity
