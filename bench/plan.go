@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/pflag"
 
+	"peregrine/internal/sysio"
 	"peregrine/wire"
 )
 
@@ -94,9 +93,11 @@ func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Wri
 	if err != nil {
 		return err
 	}
-	cpuBefore, err := processSeconds(pid)
-	if err != nil {
-		return err
+	cpuBefore := time.Duration(0)
+	if pid != 0 {
+		if cpuBefore, err = sysio.CPUOf(pid); err != nil {
+			return fmt.Errorf("--pid: %w", err)
+		}
 	}
 	o.CheckDispatch = true
 	rep, err := Run(ctx, o, notes)
@@ -130,11 +131,11 @@ func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Wri
 	if pid == 0 {
 		return nil
 	}
-	cpuAfter, err := processSeconds(pid)
+	cpuAfter, err := sysio.CPUOf(pid)
 	if err != nil {
 		return err
 	}
-	per := (cpuAfter - cpuBefore) / messages * 100_000
+	per := (cpuAfter - cpuBefore).Seconds() / messages * 100_000
 	c.CPUPer100k = &per
 	if c.ConnectionBytes, err = connectionMemory(o.Addr, pid); err == nil {
 		c.QueueMemory, err = queueMemory(ctx, control, o, pid)
@@ -144,7 +145,7 @@ func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Wri
 
 // connectionMemory opens idle connections, each of which has asked once, and looks at what the broker's memory grew by.
 func connectionMemory(addr string, pid int) (*float64, error) {
-	before, err := anonymousBytes(pid)
+	before, err := sysio.RssAnonOf(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +166,14 @@ func connectionMemory(addr string, pid int) (*float64, error) {
 		}
 	}
 	time.Sleep(planSettle)
-	after, err := anonymousBytes(pid)
-	per := max(after-before, 0) / planConnections
+	after, err := sysio.RssAnonOf(pid)
+	per := float64(max(after-before, 0)) / planConnections
 	return &per, err
 }
 
 // queueMemory sends messages to each of many new queues and looks at what the broker's memory grew by. It deletes their topic in the end.
 func queueMemory(ctx context.Context, control *control, o Options, pid int) (memory *float64, err error) {
-	before, err := anonymousBytes(pid)
+	before, err := sysio.RssAnonOf(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +193,8 @@ func queueMemory(ctx context.Context, control *control, o Options, pid int) (mem
 		err = errors.Join(err, failed)
 	}()
 	time.Sleep(planSettle)
-	after, err := anonymousBytes(pid)
-	per := max(after-before, 0) / float64(rep.Conditions.Brokers[0].Queues)
+	after, err := sysio.RssAnonOf(pid)
+	per := float64(max(after-before, 0)) / float64(rep.Conditions.Brokers[0].Queues)
 	return &per, err
 }
 
@@ -245,40 +246,6 @@ func runtimeNumber(c *control, key string) (float64, error) {
 		return 0, fmt.Errorf("the broker does not tell its %s", key)
 	}
 	return v, nil
-}
-
-// processSeconds is the processor time of a process, 0 without one.
-func processSeconds(pid int) (float64, error) {
-	if pid == 0 {
-		return 0, nil
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("--pid: %w", err)
-	}
-	// Behind the name, which may hold anything, field 3 comes first; 14 and 15 are user and system time in hundredths of a second.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("--pid: %d fields in /proc/%d/stat", len(fields), pid)
-	}
-	user, err := strconv.ParseFloat(string(fields[11]), 64)
-	system, err2 := strconv.ParseFloat(string(fields[12]), 64)
-	return (user + system) / 100, errors.Join(err, err2)
-}
-
-// anonymousBytes is the memory of a process that is no file's.
-func anonymousBytes(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("--pid: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
-			return kib * 1024, err
-		}
-	}
-	return 0, fmt.Errorf("--pid: no RssAnon in /proc/%d/status", pid)
 }
 
 func (c *capacity) write(w io.Writer, markdown bool) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"peregrine/internal/message"
+	"peregrine/internal/sysio"
 	"peregrine/wire"
 )
 
@@ -75,7 +76,7 @@ func TestGarbageHurtsNobodyElse(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, bytes := range garbage() {
-				before, err := rssAnon(broker.Process().Pid())
+				before, err := sysio.RssAnonOf(broker.Process().Pid())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +93,7 @@ func TestGarbageHurtsNobodyElse(t *testing.T) {
 						t.Fatalf("%s, try %d: %v", name, i, err)
 					}
 				}
-				after, err := rssAnon(broker.Process().Pid())
+				after, err := sysio.RssAnonOf(broker.Process().Pid())
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -182,7 +183,7 @@ func TestClientsThatDoNotReadAreBounded(t *testing.T) {
 				}
 				worst = max(worst, time.Since(began))
 			}
-			if anon, err := rssAnon(broker.Process().Pid()); err != nil || anon > outboundMax+(64<<20) {
+			if anon, err := sysio.RssAnonOf(broker.Process().Pid()); err != nil || anon > outboundMax+(64<<20) {
 				t.Errorf("%d bytes of anonymous memory, %v", anon, err)
 			}
 			if worst > 10*time.Second { // a hang, not a rate: other processes share the machine
@@ -240,7 +241,7 @@ func TestClosingWithAnswersInFlightLeavesNothing(t *testing.T) {
 			if grown := after["process_open_fds"] - base["process_open_fds"]; grown > 10 {
 				t.Errorf("%v more descriptors", grown)
 			}
-			if anon, err := rssAnon(broker.Process().Pid()); err != nil || anon > 150<<20 {
+			if anon, err := sysio.RssAnonOf(broker.Process().Pid()); err != nil || anon > 150<<20 {
 				t.Errorf("%d bytes of anonymous memory, %v", anon, err)
 			}
 		})

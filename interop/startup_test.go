@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"peregrine/internal/sysio"
 )
 
 // failedStart runs the binary, expects it to end by itself with that code within two seconds, and returns its one line.
@@ -243,24 +245,9 @@ func TestStartIsQuickAndSmall(t *testing.T) {
 	if broker.ReadyAfter > time.Second {
 		t.Errorf("ready after %v", broker.ReadyAfter)
 	}
-	anon, err := rssAnon(broker.Process().Pid())
+	anon, err := sysio.RssAnonOf(broker.Process().Pid())
 	if err != nil || anon > 40<<20 {
 		t.Errorf("%d bytes of anonymous memory, %v", anon, err)
 	}
 	t.Logf("ready after %v, %.1f MiB anonymous", broker.ReadyAfter, float64(anon)/(1<<20))
-}
-
-// rssAnon reads RssAnon of a process in bytes.
-func rssAnon(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, line := range strings.Split(string(status), "\n") {
-		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no RssAnon")
 }

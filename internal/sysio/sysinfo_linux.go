@@ -1,11 +1,14 @@
 package sysio
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // PhysicalMemory returns the memory of the machine in bytes, or the limit of the cgroup when that is lower.
@@ -34,7 +37,29 @@ func MemAvailable() (int64, error) {
 }
 
 // RssAnon returns the resident anonymous memory of this process in bytes: heap and stacks, without mapped files.
-func RssAnon() (int64, error) { return procField("/proc/self/status", "RssAnon:") }
+func RssAnon() (int64, error) { return RssAnonOf(os.Getpid()) }
+
+// RssAnonOf is RssAnon of another process.
+func RssAnonOf(pid int) (int64, error) {
+	return procField(fmt.Sprintf("/proc/%d/status", pid), "RssAnon:")
+}
+
+// CPUOf returns the processor time that a process has used, user and system, in steps of 10 ms.
+func CPUOf(pid int) (time.Duration, error) {
+	file := fmt.Sprintf("/proc/%d/stat", pid)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	// Behind the name, which may hold anything, comes field 3; 14 and 15 are user and system time in USER_HZ, 100 on every Linux.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%s: %d fields behind the name", file, len(fields))
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / 100, errors.Join(err, err2)
+}
 
 // procField returns a "Name:   123 kB" field of a proc file in bytes.
 func procField(file, name string) (int64, error) {

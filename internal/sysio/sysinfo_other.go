@@ -2,7 +2,10 @@
 
 package sysio
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // The facts below are read from Linux' proc file system; elsewhere they are unknown and callers use their defaults.
 
@@ -11,6 +14,10 @@ func PhysicalMemory() (int64, error) { return 0, errors.ErrUnsupported }
 func MemAvailable() (int64, error) { return 0, errors.ErrUnsupported }
 
 func RssAnon() (int64, error) { return 0, errors.ErrUnsupported }
+
+func RssAnonOf(int) (int64, error) { return 0, errors.ErrUnsupported }
+
+func CPUOf(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 func BootID() (string, error) { return "", errors.ErrUnsupported }
 

@@ -1,8 +1,10 @@
 package sysio
 
 import (
+	"os"
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestMachineFacts(t *testing.T) {
@@ -24,6 +26,15 @@ func TestMachineFacts(t *testing.T) {
 		if n, err := fact.read(); err != nil || n < fact.low || n > fact.top {
 			t.Errorf("%s = %d, %v", fact.name, n, err)
 		}
+	}
+	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
+		runtime.Gosched()
+	}
+	if used, err := CPUOf(os.Getpid()); err != nil || used < 20*time.Millisecond || used > time.Hour {
+		t.Errorf("CPUOf = %v, %v", used, err)
+	}
+	if _, err := CPUOf(1 << 30); err == nil {
+		t.Error("a process that is not there has used processor time")
 	}
 	physical, _ := PhysicalMemory()
 	if avail, _ := MemAvailable(); avail > physical {

@@ -3,29 +3,24 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"peregrine/internal/sysio"
 	"peregrine/interop"
 )
 
 // The promises of a broker that has nothing to do.
 const (
-	startRuns      = 9
-	startMax       = 100 * time.Millisecond // median from exec to the ready line, empty store
-	idleFor        = 30 * time.Second
-	idleCPUMax     = 0.01 // cores
-	idleAnonMax    = 40 << 20
-	clockTicksHz   = 100 // USER_HZ, the same on every Linux
-	settleAtStart  = 3 * time.Second
-	bytesPerMiB    = 1 << 20
-	statUserField  = 11 // behind the command name in /proc/PID/stat, counted from 0
-	statFieldsRead = 13
+	startRuns     = 9
+	startMax      = 100 * time.Millisecond // median from exec to the ready line, empty store
+	idleFor       = 30 * time.Second
+	idleCPUMax    = 0.01 // cores
+	idleAnonMax   = 40 << 20
+	settleAtStart = 3 * time.Second
+	bytesPerMiB   = 1 << 20
 )
 
 // measureIdle starts peregrine several times on an empty store and then watches one that has nothing to do.
@@ -61,20 +56,20 @@ func measureIdle(ctx context.Context, binary, dir string) (good bool, err error)
 	if err := wait(settleAtStart); err != nil {
 		return false, err
 	}
-	before, err := cpuTime(pid)
+	before, err := sysio.CPUOf(pid)
 	if err != nil {
 		return false, err
 	}
 	if err := wait(idleFor); err != nil {
 		return false, err
 	}
-	after, err := cpuTime(pid)
+	after, err := sysio.CPUOf(pid)
 	if err != nil {
 		return false, err
 	}
 	cores := (after - before).Seconds() / idleFor.Seconds()
 	good = verdict(fmt.Sprintf("CPU while idle, %v", idleFor), fmt.Sprintf("%.2f %% of a core", cores*100), fmt.Sprintf("below %.0f %%", idleCPUMax*100), cores < idleCPUMax) && good
-	anon, err := statusBytes(pid, "RssAnon:")
+	anon, err := sysio.RssAnonOf(pid)
 	if err != nil {
 		return false, err
 	}
@@ -89,41 +84,4 @@ func verdict(what, value, promise string, holds bool) bool {
 	}
 	fmt.Printf("%-50s %-20s %-20s %s\n", what, value, promise, word)
 	return holds
-}
-
-// cpuTime is the user and system time that a process has used.
-func cpuTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < statFieldsRead {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	ticks := 0
-	for _, f := range fields[statUserField:statFieldsRead] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / clockTicksHz, nil
-}
-
-// statusBytes is one field of /proc/PID/status that is given in kB.
-func statusBytes(pid int, field string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, found := strings.Cut(string(status), field)
-	line, _, _ := strings.Cut(rest, "\n")
-	kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64)
-	if !found || err != nil {
-		return 0, fmt.Errorf("/proc/%d/status: no %s", pid, field)
-	}
-	return kib << 10, nil
 }
