@@ -7,7 +7,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -92,6 +92,14 @@ bench-hotkey: build
 # Start to ready on an empty store; CPU and memory of an idle broker.
 bench-idle: build
 	$(GO) run ./interop/compare idle
+
+# Every row of the budget on the original, peregrine and a bare gnet server, in turn (some 40 minutes; BUDGET='--only JSON --rounds 1' for less).
+bench-vs-apache: build
+	$(GO) run ./interop/compare budget --rounds 5 --duration 5s $(BUDGET)
+
+# What this machine can do at most.
+bench-limits: build
+	$(GO) run ./interop/compare limits --duration 5s
 
 # How long starts take: many files, many queues, after a clean stop and after kill -9; GB/s of a scan.
 bench-recovery:

@@ -48,7 +48,7 @@ func Run(ctx context.Context, opts Options, notes io.Writer) (*Report, error) {
 	}()
 	rep := &Report{Conditions: conditionsOf(&opts)}
 	if opts.ProbeDir != "" {
-		if rep.Conditions.Probe, err = probeDevice(opts.ProbeDir); err != nil {
+		if rep.Conditions.Probe, err = ProbeDevice(opts.ProbeDir); err != nil {
 			return nil, err
 		}
 	}

@@ -81,6 +81,18 @@ func (m *mode) flags(fs *pflag.FlagSet, o *Options) {
 	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
 }
 
+// OptionsOf are the defaults of a load by its name: send, sync, pull, catchup, e2e or mixed.
+func OptionsOf(name string) (o Options, ok bool) {
+	m := modeNamed(name)
+	if m == nil {
+		return o, false
+	}
+	o = DefaultOptions()
+	m.change(&o)
+	o.Mode = m.name
+	return o, true
+}
+
 func modeNamed(name string) *mode {
 	for i := range modes {
 		if modes[i].name == name {
@@ -92,9 +104,7 @@ func modeNamed(name string) *mode {
 
 // parse makes the options of the mode out of a command's arguments; more adds flags of the command. done is true when the command ends here with code.
 func (m *mode) parse(args []string, stdout, stderr io.Writer, command, intro string, more func(*pflag.FlagSet)) (o Options, code int, done bool) {
-	o = DefaultOptions()
-	m.change(&o)
-	o.Mode = m.name
+	o, _ = OptionsOf(m.name)
 	fs := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	m.flags(fs, &o)
 	more(fs)

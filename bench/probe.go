@@ -26,8 +26,8 @@ const (
 	probeWrites     = 256
 )
 
-// probeDevice measures in a file of its own, which it removes. It writes some 260 MB.
-func probeDevice(dir string) (p *Probe, err error) {
+// ProbeDevice measures in a file of its own, which it removes. It writes some 260 MB.
+func ProbeDevice(dir string) (p *Probe, err error) {
 	path := filepath.Join(dir, fmt.Sprintf(".peregrine-bench-probe-%d", os.Getpid()))
 	f, err := sysio.OS{}.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {

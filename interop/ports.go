@@ -62,6 +62,9 @@ func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(p
 // brokerPorts are the ports of one broker and its name server.
 type brokerPorts struct{ broker, nameServer int }
 
+// FreePort returns a loopback port that nobody uses and no other caller in this process was given.
+func FreePort() (int, error) { return freePorts() }
+
 func newBrokerPorts() (ports brokerPorts, err error) {
 	if ports.broker, err = freePorts(-2, 1); err != nil {
 		return ports, err

@@ -28,7 +28,7 @@ func measureIdle(ctx context.Context, binary, dir string) (good bool, err error)
 	var ready []time.Duration
 	var broker *interop.Peregrine
 	for i := range startRuns {
-		if broker, err = startPeregrine(binary, filepath.Join(dir, fmt.Sprint("start", i))); err != nil {
+		if broker, err = startPeregrine(binary, filepath.Join(dir, fmt.Sprint("start", i)), nil); err != nil {
 			return false, err
 		}
 		ready = append(ready, broker.ReadyAfter)

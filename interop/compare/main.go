@@ -1,7 +1,9 @@
-// Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`,
+// Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`, `make bench-vs-apache`, `make bench-limits`,
 // `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
+//	compare budget     every row of the budget on the original, peregrine and a bare gnet server, interleaved
+//	compare limits     what this machine can do at most: a bare gnet server, syncs, copies into a mapping, loopback
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
 //	compare delay      how late delayed messages come, with and without other load
 //	compare hotkey     sends whose messages all have one key beside sends with unique ones, and queries for that key
@@ -47,6 +49,8 @@ type options struct {
 	rounds   int
 	segments int
 	jsonFile string
+	only     string
+	results  string
 }
 
 func main() {
@@ -57,8 +61,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|recovery|longpoll|idle|delay|hotkey [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|recovery|longpoll|idle|delay|hotkey [--help]")
 		return 2
 	}
 	var o options
@@ -70,6 +74,8 @@ func run(ctx context.Context, args []string) int {
 	fs.DurationVar(&o.duration, "duration", 10*time.Second, "measured time of one run")
 	fs.IntVar(&o.rounds, "rounds", 3, "runs of each row on each broker")
 	fs.IntVar(&o.segments, "segments", 3, "recovery: files of 1 GiB in the log")
+	fs.StringVar(&o.only, "only", "", "budget: rows whose name has this")
+	fs.StringVar(&o.results, "results", filepath.Join("perf", "results"), "budget and limits: folder for table and reports; empty = none")
 	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
 	if err := fs.Parse(args[1:]); err != nil {
 		if !errors.Is(err, pflag.ErrHelp) {
@@ -87,13 +93,13 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if args[0] == "idle" || args[0] == "recovery" {
-		good, err := false, error(nil)
-		if args[0] == "idle" {
-			good, err = measureIdle(ctx, o.binary, dir)
-		} else {
-			good, err = compareRecovery(ctx, o, dir)
-		}
+	alone := map[string]func() (bool, error){
+		"idle":     func() (bool, error) { return measureIdle(ctx, o.binary, dir) },
+		"recovery": func() (bool, error) { return compareRecovery(ctx, o, dir) },
+		"limits":   func() (bool, error) { return true, measureLimits(ctx, o, dir) },
+	}
+	if measure := alone[args[0]]; measure != nil {
+		good, err := measure()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -102,7 +108,7 @@ func run(ctx context.Context, args []string) int {
 		}
 		return 0
 	}
-	ours, err := startPeregrine(o.binary, filepath.Join(dir, "peregrine"))
+	ours, err := startPeregrine(o.binary, filepath.Join(dir, "peregrine"), nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -132,7 +138,12 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	defer stopBroker(theirs)
-	good, err := compareSpeed(ctx, o, theirs, ours)
+	good := false
+	if args[0] == "budget" {
+		good, err = compareBudget(ctx, o, dir, theirs, ours)
+	} else {
+		good, err = compareSpeed(ctx, o, theirs, ours)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -142,11 +153,11 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-func startPeregrine(binary, dir string) (*interop.Peregrine, error) {
+func startPeregrine(binary, dir string, settings map[string]string) (*interop.Peregrine, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	return interop.StartPeregrine(interop.PeregrineOptions{Binary: binary, Dir: dir})
+	return interop.StartPeregrine(interop.PeregrineOptions{Binary: binary, Dir: dir, Settings: settings})
 }
 
 func startApache(o options, dir string) (*interop.Apache, error) {

@@ -77,7 +77,7 @@ func (r *recovery) start(name string) (interop.Broker, error) {
 	if name == "original" {
 		return startApache(r.o, r.dir)
 	}
-	return startPeregrine(r.o.binary, r.dir)
+	return startPeregrine(r.o.binary, r.dir, nil)
 }
 
 // fill writes until the log has as many files as were asked for.

@@ -169,9 +169,5 @@ func medianOf(all []measurement, row, broker string, value func(*bench.Report) f
 			values = append(values, value(m.Report))
 		}
 	}
-	slices.Sort(values)
-	if n := len(values); n%2 == 0 {
-		return (values[n/2-1] + values[n/2]) / 2
-	}
-	return values[len(values)/2]
+	return medianOfValues(values)
 }
