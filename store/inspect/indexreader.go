@@ -210,25 +210,46 @@ func (d *Directory) indexGeometry(f *IndexFile) error {
 	return nil
 }
 
-// guessIndexGeometry returns the numbers of slots and items with which all items of a file lie in their slots' chains; zeros
-// where there are none.
+// guessIndexGeometry returns the numbers of slots and items with which the items of a file lie in their slots' chains; zeros where there
+// are none. One item may fit by chance: of several numbers those count with which most slots name their newest item.
 func guessIndexGeometry(b []byte, h IndexHeader) (slots, items int64) {
-	last := int64(h.Next) - 1
-	for slots = 1; ; slots++ {
-		base := indexHeadBytes + slots*indexSlotBytes
+	last, most := int64(h.Next)-1, 0
+	for n := int64(1); ; n++ {
+		base := indexHeadBytes + n*indexSlotBytes
 		if base+(last+1)*indexItemBytes > int64(len(b)) {
-			return 0, 0
+			return slots, items
 		}
 		if (int64(len(b))-base)%indexItemBytes != 0 {
 			continue
 		}
 		first, end := parseIndexItem(b[base+indexItemBytes:]), parseIndexItem(b[base+last*indexItemBytes:])
-		if first.Phy != h.BeginPhy || end.Phy != h.EndPhy || first.Prev != 0 || end.Hash < 0 || int64(end.Prev) >= last {
+		if first.Phy != h.BeginPhy || end.Phy != h.EndPhy || first.Prev != 0 || end.Hash < 0 || int64(end.Prev) >= last ||
+			slotOf(b, end.Hash, n) != last {
 			continue
 		}
-		slot := int64(end.Hash) % slots
-		if int64(binary.BigEndian.Uint32(b[indexHeadBytes+slot*indexSlotBytes:])) == last {
-			return slots, (int64(len(b)) - base) / indexItemBytes
+		if fit := slotsThatFit(b, n, last); fit > most {
+			slots, items, most = n, (int64(len(b))-base)/indexItemBytes, fit
 		}
 	}
+}
+
+// slotOf returns the item that the slot of a hash names, in a file of so many slots.
+func slotOf(b []byte, hash int32, slots int64) int64 {
+	return int64(binary.BigEndian.Uint32(b[indexHeadBytes+int64(hash)%slots*indexSlotBytes:]))
+}
+
+// slotsThatFit counts the slots that name the newest of their items.
+func slotsThatFit(b []byte, slots, last int64) (n int) {
+	taken := map[int64]bool{}
+	for i := last; i > 0; i-- {
+		item := parseIndexItem(b[indexHeadBytes+slots*indexSlotBytes+i*indexItemBytes:])
+		if item.Hash < 0 || taken[int64(item.Hash)%slots] {
+			continue
+		}
+		taken[int64(item.Hash)%slots] = true
+		if slotOf(b, item.Hash, slots) == i {
+			n++
+		}
+	}
+	return n
 }
