@@ -95,9 +95,21 @@ func Run(ctx context.Context, opts Options, notes io.Writer) (*Report, error) {
 			return nil, fmt.Errorf("%s: %w", opts.HistogramFile, err)
 		}
 	}
+	var profiles *capture
+	if opts.ProfileDir != "" {
+		profiles = &capture{dir: opts.ProfileDir, addr: opts.ProfileHTTP}
+		if err := profiles.begin(ctx, opts.Warmup, max(1, min(int(opts.Duration.Seconds()), profileSecondsMax))); err != nil {
+			return nil, err
+		}
+	}
 	out, err := r.load(ctx, log, newProgress(notes))
 	if err != nil {
 		return nil, err
+	}
+	if profiles != nil {
+		if err := <-profiles.done; err != nil {
+			rep.Warnings = append(rep.Warnings, err.Error())
+		}
 	}
 	over := r.base.Add(time.Duration(out.lastAnswerNs))
 	if opts.CheckDispatch {

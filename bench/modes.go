@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -77,6 +79,8 @@ func (m *mode) flags(fs *pflag.FlagSet, o *Options) {
 		fs.DurationVar(&o.Freeze, "freeze", 0, "drill, open loop: the process --freeze-pid stands still for this time in the middle of the load (SIGSTOP, SIGCONT)")
 		fs.IntVar(&o.FreezePid, "freeze-pid", 0, "process of the broker, on this machine")
 	}
+	fs.StringVar(&o.ProfileDir, "profile", "", "folder for CPU, block, mutex and heap profiles of the broker during the load, beside report.json and report.html")
+	fs.StringVar(&o.ProfileHTTP, "profile-http", "127.0.0.1:10920", "address that serves the broker's /debug/pprof/")
 	fs.StringVar(&o.ProbeDir, "probe-dir", o.ProbeDir, "measure writes and syncs of the device that this folder is on, before the load; empty = do not")
 	fs.StringVar(&o.HistogramFile, "hdr", "", "write an HdrHistogram log (.hlog), one histogram a second, to this file")
 }
@@ -134,9 +138,12 @@ func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer
 	if done {
 		return code
 	}
-	if rounds < 1 || rounds > roundsMax || rounds > 1 && o.HistogramFile != "" {
-		fmt.Fprintf(stderr, "peregrine bench %s: --rounds %d: expected 1 to %d, and 1 with --hdr\n", m.name, rounds, roundsMax)
+	if rounds < 1 || rounds > roundsMax || rounds > 1 && (o.HistogramFile != "" || o.ProfileDir != "") {
+		fmt.Fprintf(stderr, "peregrine bench %s: --rounds %d: expected 1 to %d, and 1 with --hdr or --profile\n", m.name, rounds, roundsMax)
 		return exitUsage
+	}
+	if o.ProfileDir != "" { // the report belongs to its profiles
+		out.jsonFile, out.htmlFile = cmp.Or(out.jsonFile, filepath.Join(o.ProfileDir, "report.json")), cmp.Or(out.htmlFile, filepath.Join(o.ProfileDir, "report.html"))
 	}
 	var all runs
 	for i := range rounds {

@@ -53,6 +53,9 @@ type Options struct {
 	Freeze        time.Duration // open loop: a process stands still for so long in the middle of the load; 0 = none
 	FreezePid     int
 
+	ProfileDir  string // folder for profiles of the broker during the load; "" = none
+	ProfileHTTP string // address that serves its /debug/pprof/
+
 	ProbeDir      string // folder on the device whose syncs are measured before; "" = none
 	HistogramFile string // HdrHistogram log of the measured seconds; "" = none
 }

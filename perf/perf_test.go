@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -195,6 +197,39 @@ func TestLivenessFollowsItsCallback(t *testing.T) {
 	broken.Store(true)
 	if status, text := get(t, s, "/livez"); status != http.StatusServiceUnavailable || text != "not live: the flusher ended\n" {
 		t.Errorf("%d %q", status, text)
+	}
+}
+
+// Blocking and contention are sampled while somebody asks for them, and only then.
+func TestBlockAndMutexProfilesHaveSamplesWhenAsked(t *testing.T) {
+	s := start(t, Options{})
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	var contended sync.Mutex
+	for range 4 {
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				contended.Lock()
+				time.Sleep(100 * time.Microsecond)
+				contended.Unlock()
+			}
+		})
+	}
+	for _, name := range []string{"block", "mutex"} {
+		status, text := get(t, s, "/debug/pprof/"+name+"?seconds=1")
+		if status != http.StatusOK || len(text) < 200 {
+			t.Errorf("%s: %d, %d bytes", name, status, len(text))
+		}
+	}
+	close(stop)
+	busy.Wait()
+	if n := runtime.SetMutexProfileFraction(-1); n != 0 {
+		t.Errorf("one in %d contentions is sampled afterwards", n)
 	}
 }
 

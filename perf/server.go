@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -130,11 +132,31 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	// pprof itself moves the write deadline of a request that asks for seconds.
 	mux.HandleFunc("GET /debug/pprof/", fromThisMachine(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/block", fromThisMachine(s.sampled("block", func(on bool) {
+		runtime.SetBlockProfileRate(map[bool]int{true: blockProfileNs}[on])
+	})))
+	mux.HandleFunc("GET /debug/pprof/mutex", fromThisMachine(s.sampled("mutex", func(on bool) {
+		runtime.SetMutexProfileFraction(map[bool]int{true: mutexProfileOneIn}[on])
+	})))
 	mux.HandleFunc("GET /debug/pprof/cmdline", fromThisMachine(pprof.Cmdline))
 	mux.HandleFunc("GET /debug/pprof/profile", fromThisMachine(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", fromThisMachine(pprof.Trace))
 	mux.HandleFunc("GET /debug/pprof/symbol", fromThisMachine(pprof.Symbol))
 	return mux
+}
+
+// sampled serves a profile that the runtime takes only when it is told to: it is told for the seconds that the request asks for, and one at a time.
+func (s *Server) sampled(name string, take func(on bool)) http.HandlerFunc {
+	var one sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("seconds") != "" {
+			one.Lock()
+			defer one.Unlock()
+			take(true)
+			defer take(false)
+		}
+		pprof.Handler(name).ServeHTTP(w, r)
+	}
 }
 
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
