@@ -84,6 +84,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	gauge("sends_waiting_for_sync", "sends that wait for the flusher (limit syncAnswersMax)", func(s *stats) float64 { return float64(s.WaitingForSync) })
 	counter("syncs_total", "syncs of the log", func(s *stats) uint64 { return uint64(s.Flush.Syncs) })
 	s.registerSyncTimes(r, snap)
+	s.registerStageTimes(r, snap)
 	s.registerTransactions(r, snap)
 	s.registerRetention(r, snap)
 	s.registerDelays(r, snap)
@@ -153,6 +154,24 @@ func (s *service) registerNamesrv(r *perf.Registry) {
 				return 0
 			}
 			return float64(g.pick(s.namesrv.Counts()))
+		})
+	}
+}
+
+// registerStageTimes shows where the time of requests goes.
+func (s *service) registerStageTimes(r *perf.Registry, snap *snapshot) {
+	for _, h := range []struct {
+		name, help string
+		of         func(*broker.Stats) *broker.StageTimes
+	}{
+		{"append", "time of an append of one turn's sends: the append lock, copies, page faults", func(s *broker.Stats) *broker.StageTimes { return &s.AppendTimes }},
+		{"send_sync_wait", "SYNC_FLUSH: time of a send from its append until its sync", func(s *broker.Stats) *broker.StageTimes { return &s.SyncWaits }},
+		{"control_wait", "time of a request until its control worker takes it", func(s *broker.Stats) *broker.StageTimes { return &s.ControlWaits }},
+	} {
+		r.Histogram("peregrine_"+h.name+"_seconds", h.help, broker.StageBounds(), func(counts []uint64) float64 {
+			times := h.of(snap.get())
+			copy(counts, times.Buckets[:])
+			return float64(times.SumNs) / 1e9
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"peregrine/broker/control"
 	"peregrine/internal/message"
@@ -18,6 +19,7 @@ type controlJob struct {
 	remote   netip.AddrPort
 	listener int
 	frame    *netio.Buffer // nil: the connection has closed
+	since    time.Time     // of a request: it came
 }
 
 // controlPool runs everything that is not a send or a pull: tables, JSON, files. A connection always meets the same
@@ -40,6 +42,7 @@ type controlWorker struct {
 	decoder wire.Decoder
 	command wire.Command
 	send    sendTurn
+	waited  stage // of requests: until the worker takes them
 }
 
 func startControlPool(b *Broker, count int) *controlPool {
@@ -82,7 +85,7 @@ func (p *controlPool) submit(ls *loopState, c *netio.Conn, cmd *wire.Command, fr
 	w := p.workerOf(c.Ref)
 	full := p.bytes.Load() > controlBytesMax
 	if !full {
-		job := controlJob{ref: c.Ref, remote: c.Remote, listener: c.Listener, frame: netio.GetBuffer(len(frame))}
+		job := controlJob{ref: c.Ref, remote: c.Remote, listener: c.Listener, frame: netio.GetBuffer(len(frame)), since: time.Now()}
 		job.frame.B = append(job.frame.B, frame...)
 		w.mu.Lock()
 		if full = w.frames >= controlJobsMax; !full {
@@ -150,6 +153,7 @@ func (p *controlPool) work(w *controlWorker, job *controlJob) {
 		}
 		return
 	}
+	w.waited.took(time.Since(job.since), 1)
 	answer, later := p.serve(w, job)
 	w.mu.Lock()
 	w.frames--

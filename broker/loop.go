@@ -32,6 +32,9 @@ type loopState struct {
 
 	count     [countKinds]uint64        // since start, of this loop
 	published [countKinds]atomic.Uint64 // count as of the end of the last turn, for metrics
+
+	appendTime stage // of turns: the append lock, copies, page faults
+	syncWait   stage // of sends: from their append until their sync
 }
 
 // Kinds of events that loops count.

@@ -308,7 +308,10 @@ func (t *sendTurn) reset() {
 // hot: 0 allocs, one hold of the append lock a turn.
 func (b *Broker) commitSends(ls *loopState) {
 	t := &ls.send
+	began := time.Now()
 	end := b.store.Append(t.messages)
+	appended := time.Now()
+	ls.appendTime.took(appended.Sub(began), 1)
 	waiting := false
 	var run topicRun
 	for i := range t.pending {
@@ -316,7 +319,7 @@ func (b *Broker) commitSends(ls *loopState) {
 		b.countSend(ls, &run, t, p)
 		if b.syncFlush && p.wait && !p.oneway && t.messages[p.first].Err == nil {
 			waiting = true
-			ls.answers.push(b, t, p)
+			ls.answers.push(b, t, p, appended)
 			continue
 		}
 		if !p.oneway {

@@ -38,6 +38,8 @@ type Stats struct {
 	Index                  store.IndexStats
 	Network                netio.Stats
 
+	AppendTimes, SyncWaits, ControlWaits StageTimes
+
 	Delays                delay.Stats
 	SentBack, DeadLetters uint64
 
@@ -81,6 +83,13 @@ func (b *Broker) Stats() Stats {
 		for _, ls := range b.loops {
 			*sum += ls.published[kind].Load()
 		}
+	}
+	for _, ls := range b.loops {
+		ls.appendTime.addTo(&s.AppendTimes)
+		ls.syncWait.addTo(&s.SyncWaits)
+	}
+	for i := range b.control.workers {
+		b.control.workers[i].waited.addTo(&s.ControlWaits)
 	}
 	s.Sent += b.slow.sent.Load()
 	s.SentBytes += b.slow.sentBytes.Load()

@@ -13,6 +13,7 @@ import (
 type syncAnswer struct {
 	end      message.PhyOffset
 	ref      netio.ConnRef
+	since    int64 // UnixNano of its append
 	deadline message.Millis
 	opaque   int32
 	enc      wire.Encoding
@@ -38,15 +39,15 @@ type syncAnswers struct {
 // full says that no further send may be admitted in SYNC_FLUSH, with admitted ones of this turn still to come.
 func (a *syncAnswers) full(admitted int) bool { return len(a.queue)-a.head+admitted >= syncAnswersMax }
 
-// push adds p behind the others.
+// push adds p, which was appended at that time, behind the others.
 //
 // hot: 0 allocs once the queue has grown to its load.
-func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend) {
+func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend, appended time.Time) {
 	last := &t.messages[p.first+p.n-1]
 	start := len(a.bytes)
 	a.bytes = b.appendSendAnswer(a.bytes, t, p, wire.ResponseSuccess)
 	a.queue = append(a.queue, syncAnswer{end: last.PhyOffset + message.PhyOffset(last.Size()), ref: p.ref, opaque: p.opaque, enc: p.enc,
-		deadline: now() + message.Millis(b.set.Load().syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
+		since: appended.UnixNano(), deadline: message.Millis(appended.UnixMilli()) + message.Millis(b.set.Load().syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
 	a.waiting.Store(int64(len(a.queue) - a.head))
 }
 
@@ -55,8 +56,10 @@ func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend) {
 // hot: 0 allocs.
 func (ls *loopState) answerFlushed(b *Broker, flushed message.PhyOffset) {
 	a := &ls.answers
+	now := time.Now().UnixNano()
 	for a.head < len(a.queue) && a.queue[a.head].end <= flushed {
 		w := &a.queue[a.head]
+		ls.syncWait.took(time.Duration(now-w.since), 1)
 		if c := ls.loop.Conn(w.ref); c != nil {
 			c.Out = append(c.Out, a.bytes[a.at:a.at+int(w.size)]...)
 		}
