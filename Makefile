@@ -7,7 +7,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits bench-tails fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -100,6 +100,10 @@ bench-vs-apache: build
 # What this machine can do at most.
 bench-limits: build
 	$(GO) run ./interop/compare limits --duration 5s
+
+# Whether p99.9 of deliveries at half load stays while files end, topics are made, somebody scrapes, profiles, reads slowly or old messages (some 10 minutes).
+bench-tails: build
+	$(GO) run ./interop/compare tails --rounds 3 --duration 10s
 
 # How long starts take: many files, many queues, after a clean stop and after kill -9; GB/s of a scan.
 bench-recovery:

@@ -1,9 +1,10 @@
-// Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`, `make bench-vs-apache`, `make bench-limits`,
+// Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`, `make bench-vs-apache`, `make bench-limits`, `make bench-tails`,
 // `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare budget     every row of the budget on the original, peregrine and a bare gnet server, interleaved
 //	compare limits     what this machine can do at most: a bare gnet server, syncs, copies into a mapping, loopback
+//	compare tails      whether the 99.9th percentile of deliveries at half load stays while something else goes on
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
 //	compare delay      how late delayed messages come, with and without other load
 //	compare hotkey     sends whose messages all have one key beside sends with unique ones, and queries for that key
@@ -61,8 +62,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|recovery|longpoll|idle|delay|hotkey [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "tails", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|tails|recovery|longpoll|idle|delay|hotkey [--help]")
 		return 2
 	}
 	var o options
@@ -96,6 +97,7 @@ func run(ctx context.Context, args []string) int {
 	alone := map[string]func() (bool, error){
 		"idle":     func() (bool, error) { return measureIdle(ctx, o.binary, dir) },
 		"recovery": func() (bool, error) { return compareRecovery(ctx, o, dir) },
+		"tails":    func() (bool, error) { return measureTails(ctx, o, dir) },
 		"limits":   func() (bool, error) { return true, measureLimits(ctx, o, dir) },
 	}
 	if measure := alone[args[0]]; measure != nil {
