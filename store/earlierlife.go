@@ -72,7 +72,7 @@ func (r *recovery) livedOn(phy message.PhyOffset) {
 // settleDeleted brings the list of deleted topics up to date, durably, before a unit is cut or an append gets a place: with topics
 // that another broker deleted, and without places that the log does not have. What is appended there must count.
 func (r *recovery) settleDeleted(end message.PhyOffset) error {
-	marks, changed := maps.Clone(r.lay.deleted), len(r.died) > 0 || r.lowered
+	marks, changed := maps.Clone(r.lay.deleted), len(r.died) > 0 || r.lowered || r.lay.deletedLost
 	for topic, mark := range r.died {
 		if mark.at > marks[topic].at {
 			marks[topic] = mark.deletion
@@ -87,6 +87,11 @@ func (r *recovery) settleDeleted(end message.PhyOffset) error {
 	}
 	if !changed {
 		return nil
+	}
+	if r.lay.deletedLost {
+		if err := r.keepDamagedList(); err != nil {
+			return err
+		}
 	}
 	if len(marks) > deletedTopicsMax {
 		r.logger.Warn("too many topics were deleted; messages of earlier ones may come back", "topics", len(marks), "most", deletedTopicsMax)
@@ -122,9 +127,9 @@ func (q *Queue) passNamed(first message.QueueOffset, units []Unit) (message.Queu
 }
 
 // withoutFolder returns the topics that only the log knows: of no queue of theirs there was a folder. In a directory that has
-// folders of other topics, such a topic was deleted, or somebody took its queues away.
+// folders of other topics, or that lost its list of deleted ones, such a topic was deleted, or somebody took its queues away.
 func (r *recovery) withoutFolder() []string {
-	if r.trust != trustNothing || len(r.lay.queues) == 0 {
+	if r.trust != trustNothing || len(r.lay.queues) == 0 && !r.lay.deletedLost {
 		return nil
 	}
 	found := map[string]bool{}

@@ -14,14 +14,30 @@ import (
 // forgetDeletions leaves a directory as the original leaves it after topics were deleted: nothing tells of them.
 func forgetDeletions(t *testing.T, fsys sysio.FS, set settings) {
 	t.Helper()
-	if err := errors.Join(fsys.Remove(filepath.Join(set.root, deletedName)), fsys.Remove(filepath.Join(set.root, stateName))); err != nil {
+	if err := errors.Join(fsys.Remove(filepath.Join(set.root, deletedName)), fsys.Remove(filepath.Join(set.root, deletedCopy)),
+		fsys.Remove(filepath.Join(set.root, stateName))); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// eachForgetting runs a test for the original, which leaves no list, and for a list of which both copies are damaged.
+func eachForgetting(t *testing.T, test func(*testing.T, func(*testing.T, sysio.FS, settings))) {
+	t.Run("no list", func(t *testing.T) { test(t, forgetDeletions) })
+	t.Run("damaged list", func(t *testing.T) {
+		test(t, func(t *testing.T, fsys sysio.FS, set settings) {
+			damageList(t, fsys, set, deletedName)
+			damageList(t, fsys, set, deletedCopy)
+		})
+	})
 }
 
 // A topic that the original deleted, and that was made again, keeps its new messages and none of the old ones, even where these
 // have higher offsets; a topic that was not made again is reported, and stays away once the broker says so.
 func TestEarlierLivesOfATopicStayOut(t *testing.T) {
+	eachForgetting(t, testEarlierLives)
+}
+
+func testEarlierLives(t *testing.T, forget func(*testing.T, sysio.FS, settings)) {
 	for _, fewer := range []int{1, 4, 9, 20} {
 		for name, end := range map[string]func(*sysio.FaultFS, *Store) *sysio.FaultFS{
 			"clean": func(fsys *sysio.FaultFS, s *Store) *sysio.FaultFS { closeTest(t, s, true); return fsys },
@@ -48,7 +64,7 @@ func TestEarlierLivesOfATopicStayOut(t *testing.T) {
 					want[i] = fmt.Sprint("new", i)
 				}
 				fsys = end(fsys, s)
-				forgetDeletions(t, fsys, set)
+				forget(t, fsys, set)
 				for round := range 3 {
 					s = openTest(t, fsys, set)
 					if got := s.Recovery().WithoutFolder; round == 0 && !slices.Equal(got, []string{"Away"}) || round > 0 && len(got) > 0 {

@@ -25,8 +25,11 @@ type layout struct {
 	index      []indexInfo
 	checkpoint checkpointFields
 	deleted    map[string]deletion // topics, see deletedTopics
-	warnings   []string
-	repairable error // the first thing that a start refuses and a repair mends
+	// deletedLost says that the list of these was damaged or away, so that it may lack some; deletedDamaged are the files that were.
+	deletedLost    bool
+	deletedDamaged []string
+	warnings       []string
+	repairable     error // the first thing that a start refuses and a repair mends
 }
 
 // dataFile is a file of the log or of a queue.
@@ -129,7 +132,7 @@ var withoutFile = map[string]string{
 	abortName:      "a start takes the last run for one that stopped cleanly",
 	lockName:       "a start makes a new one",
 	stateName:      "a start looks at all of the log once",
-	deletedName:    "messages of deleted topics may come back",
+	deletedName:    "its copy is used, and what the log tells of deleted topics",
 }
 
 // readDirIfThere returns nil for a directory that does not exist, and a list that is not nil for one that does.

@@ -35,6 +35,8 @@ func (r *recovery) chooseTrust() {
 	switch {
 	case err != nil:
 		why = err.Error()
+	case r.lay.deletedLost:
+		why = "the list of deleted topics was damaged or away"
 	case st == nil:
 		why = "it was not closed by peregrine"
 	case st.running && st.run == 0:

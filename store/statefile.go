@@ -243,7 +243,7 @@ func (q *Queue) saved(running bool) (savedQueue, error) {
 // this, the next start knows. The rest of the file stays as it is; without one that speaks for this directory, the new one speaks for
 // no run at all.
 func (r *recovery) saveDamaged() {
-	if slices.Equal(r.report.Damaged, r.known) {
+	if slices.Equal(r.report.Damaged, r.known) && !r.lay.deletedLost {
 		return
 	}
 	st := &savedState{running: true}

@@ -7,86 +7,10 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
-	"peregrine/internal/message"
 	"peregrine/internal/sysio"
 )
-
-// deletedName is the file of deleted topics, peregrine's own: a line each, the position that the log had at the deletion, a
-// comma, the newest store time in it, a blank, the topic. Records in front of that position belong to no queue any more. Without it they would come back: the log
-// keeps them until its files expire, and a start dispatches what lies behind the checkpoint, or all of it.
-const deletedName = "peregrine.deleted"
-
-// deletedTopics is the content of that file. A line is dropped when the log begins behind its position.
-type deletedTopics struct {
-	mu    sync.Mutex // guards marks; leaf
-	marks map[string]deletion
-}
-
-// mark returns from where on records of the topic count, 0 if it was never deleted.
-func (d *deletedTopics) mark(topic string) message.PhyOffset {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.marks[topic].at
-}
-
-// inspectDeleted reads the file. One that cannot be understood is refused: to go on without would bring deleted messages back.
-func (lay *layout) inspectDeleted(fsys sysio.FS, set settings) error {
-	lay.deleted = map[string]deletion{}
-	path := filepath.Join(set.root, deletedName)
-	data, err := sysio.ReadFile(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	for line := range strings.Lines(string(data)) {
-		place, topic, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		position, stored, timed := strings.Cut(place, ",")
-		n, err := strconv.ParseInt(position, 10, 64)
-		var ms int64
-		if err == nil && timed {
-			ms, err = strconv.ParseInt(stored, 10, 64)
-		}
-		if !found || err != nil || n < 0 || ms < 0 {
-			return refuse(path, "the line %q is no position and topic; mend it, or delete the file: then messages of deleted topics may come back", line)
-		}
-		lay.deleted[topic] = deletion{at: message.PhyOffset(n), time: message.Millis(ms)}
-	}
-	return nil
-}
-
-// saveDeleted writes the file with one more topic, durably.
-func (s *Store) saveDeleted(topic string, mark deletion) error {
-	s.deleted.mu.Lock()
-	marks := maps.Clone(s.deleted.marks)
-	s.deleted.mu.Unlock()
-	maps.DeleteFunc(marks, func(_ string, old deletion) bool { return old.at <= s.MinPhy() })
-	marks[topic] = mark
-	if len(marks) > deletedTopicsMax {
-		return fmt.Errorf("%w: %d topics were deleted whose messages are in the log still", ErrTooManyDeleted, deletedTopicsMax)
-	}
-	return s.writeDeleted(marks)
-}
-
-// writeDeleted replaces the list, durably.
-func (s *Store) writeDeleted(marks map[string]deletion) error {
-	var text []byte
-	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		text = fmt.Appendf(text, "%d,%d %s\n", marks[name].at, marks[name].time, name)
-	}
-	if err := sysio.AtomicWriteFile(s.fsys, filepath.Join(s.set.root, deletedName), text, false); err != nil {
-		return fmt.Errorf("store: remember a deleted topic: %w", err)
-	}
-	s.deleted.mu.Lock()
-	s.deleted.marks = marks
-	s.deleted.mu.Unlock()
-	return nil
-}
 
 // DeleteTopic deletes the queues of a topic with their files. Messages of the topic that are in the log already, dispatched
 // or not, are in no queue any more, also after a start; those appended later count from offset 0. An append to a queue that

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"peregrine/internal/sysio"
 )
@@ -63,7 +62,7 @@ func (f *File) Load(parse func([]byte) error) (sysio.Source, error) {
 	// sysio asks "valid?" last for the copy that it returns, so what parse built last belongs to the data in use.
 	loaded := sysio.ReadFileWithBackup(f.fsys, f.path, parse)
 	for _, err := range []error{loaded.MainErr, loaded.BackupErr} {
-		if isUnreadable(err) {
+		if sysio.IsUnreadable(err) {
 			return sysio.SourceNone, fmt.Errorf("load %s: %w", filepath.Base(f.path), err)
 		}
 	}
@@ -80,12 +79,6 @@ func (f *File) Load(parse func([]byte) error) (sysio.Source, error) {
 	}
 	f.loaded = true
 	return loaded.Source, nil
-}
-
-// isUnreadable tells an access that failed from a content that is wrong.
-func isUnreadable(err error) bool {
-	var number syscall.Errno
-	return errors.As(err, &number) && number != syscall.ENOENT || errors.Is(err, fs.ErrPermission) || errors.Is(err, sysio.ErrTooLarge)
 }
 
 // Save makes the state of at least generation want durable. encode is called at most once, under the file's own lock, and

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Suffixes of the two companions of a state file. The .bak is the original's; nothing reads a .tmp.
@@ -158,6 +159,12 @@ func ReadFileWithBackup(fsys FS, path string, valid func([]byte) error) Loaded {
 		return Loaded{Data: backup, Source: SourceBackup, MainErr: err}
 	}
 	return Loaded{MainErr: err, BackupErr: berr}
+}
+
+// IsUnreadable tells an access that failed from a content that is wrong, or that is not there.
+func IsUnreadable(err error) bool {
+	var number syscall.Errno
+	return errors.As(err, &number) && number != syscall.ENOENT || errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrTooLarge)
 }
 
 func readValid(fsys FS, path string, valid func([]byte) error) ([]byte, error) {
