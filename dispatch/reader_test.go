@@ -313,7 +313,7 @@ func TestStop(t *testing.T) {
 		}
 		b.log.confirm(b.log.end())
 		b.Start(0)
-		time.AfterFunc(50*time.Millisecond, func() { close(b.witness.hold) })
+		go func() { <-b.quit; close(b.witness.hold) }() // not before Stop has given up
 		if b.Stop(time.Now().Add(10 * time.Millisecond)) {
 			t.Fatal("drained?")
 		}
