@@ -27,7 +27,8 @@ type KeyIndex interface {
 
 // Indexer is the index stage: one goroutine that follows LowWater and adds every record to the index, in the order of the log.
 // It reads the log by itself, so nothing ever waits for it, however far it is behind: after a start it begins at its own mark,
-// which may be the begin of the log. A file that cannot be made pauses it, with an alarm, for RetryInterval at a time.
+// which may be the begin of the log. A file that cannot be made pauses it, with an alarm, for RetryInterval at a time; a stop ends a pause for one more
+// attempt.
 type Indexer struct {
 	d      *Dispatcher
 	index  KeyIndex
@@ -63,6 +64,7 @@ type Indexer struct {
 	lastFlush time.Time
 	unflushed bool
 	worked    bool // since the last rest
+	lastTry   bool // a pause has ended early because of Stop
 }
 
 // IndexerOptions say when an Indexer does what does not depend on records.
@@ -366,7 +368,10 @@ func (x *Indexer) pause(err error) bool {
 	case <-timer.C:
 		return true
 	case <-x.stopped:
-		return false
+		// What failed may be over by now, and a stop without a complete index is not clean: once more.
+		last := x.lastTry
+		x.lastTry = true
+		return !last
 	}
 }
 

@@ -149,25 +149,39 @@ func TestConsumptionNeverWaitsForTheIndex(t *testing.T) {
 	}
 }
 
-// Case R09: at most one attempt per interval, messages flow, and the stop is not clean.
+// Case R09: at most one attempt per interval, messages flow, and a stop in between makes one more: it is clean if that succeeds.
 func TestIndexThatCannotBeMadePauses(t *testing.T) {
-	b := begin(t, 1, nil)
-	b.log.fill(rand.New(rand.NewPCG(4, 4)), 5_000)
-	b.log.confirm(b.log.starts[2500])
-	f := &fakeIndex{perFile: 1_000_000, noFile: os.ErrPermission}
-	x := startIndexer(t, b, f, time.Hour)
-	b.mustCatchUp(t, b.log.starts[2500])
-	for f.refused.Load() == 0 {
-		runtime.Gosched()
-	}
-	b.log.confirm(b.log.end())
-	b.Wake()
-	b.mustCatchUp(t, b.log.end())
-	if !b.Stop(soon()) {
-		t.Error("dispatch is not drained")
-	}
-	if x.Stop(soon()) || !errors.Is(x.Err(), os.ErrPermission) || f.attempts != 1 {
-		t.Errorf("complete although nothing was indexed, or %d attempts: %v", f.attempts, x.Err())
+	for _, healed := range []bool{false, true} {
+		t.Run(fmt.Sprint("healed ", healed), func(t *testing.T) {
+			b := begin(t, 1, nil)
+			b.log.fill(rand.New(rand.NewPCG(4, 4)), 5_000)
+			b.log.confirm(b.log.starts[2500])
+			f := &fakeIndex{perFile: 1_000_000, noFile: os.ErrPermission}
+			x := startIndexer(t, b, f, time.Hour)
+			b.mustCatchUp(t, b.log.starts[2500])
+			for f.refused.Load() == 0 {
+				runtime.Gosched()
+			}
+			b.log.confirm(b.log.end())
+			b.Wake()
+			b.mustCatchUp(t, b.log.end())
+			if !b.Stop(soon()) {
+				t.Error("dispatch is not drained")
+			}
+			f.mu.Lock()
+			before := f.attempts
+			if healed {
+				f.noFile = nil
+			}
+			f.mu.Unlock()
+			complete := x.Stop(soon())
+			if complete != healed || errors.Is(x.Err(), os.ErrPermission) == healed || before != 1 || f.attempts != 2 {
+				t.Errorf("complete %v; %d attempts before the stop, %d with it: %v", complete, before, f.attempts, x.Err())
+			}
+			if want := b.log.indexable(t, 0); healed && (!slices.Equal(f.got, want) || f.flushed != len(want)) {
+				t.Errorf("%d records indexed, %d durable, want %d", len(f.got), f.flushed, len(want))
+			}
+		})
 	}
 }
 
