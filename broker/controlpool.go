@@ -222,7 +222,7 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 		answer = sendFrame(b.sendReply(&w.send, cmd, from, answerLater), from.oneway)
 	default:
 		process := b.processors[code]
-		if process == nil {
+		if process == nil || code == wire.RequestPopLiteMessage && b.roles[job.listener] == roleFast {
 			reply = wire.Reply{Code: wire.ResponseRequestCodeNotSupported, Remark: " request type " + itoa(cmd.Code) + " not supported"}
 			break
 		}

@@ -11,7 +11,7 @@ type role uint8
 
 const (
 	roleBroker role = iota // everything of a broker
-	roleFast               // the VIP port: everything but pulls
+	roleFast               // the VIP port: everything but pulls and pops
 	roleNamesrv
 )
 

@@ -73,7 +73,7 @@ func startBroker(t *testing.T, fsys sysio.FS, dir string, settings ...string) *t
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := b.Start(ctx, "127.0.0.1:0", "", ""); err != nil {
+	if err := b.Start(ctx, "127.0.0.1:0", "127.0.0.1:0", ""); err != nil {
 		t.Fatal(err)
 	}
 	b.addr = b.server.Addrs()[0].String()

@@ -130,4 +130,12 @@ var supportedCodes = []SupportedCode{
 	{RequestLitePullMessage, "LITE_PULL_MESSAGE", RoleBroker, PullMessageHeader{}, PullMessageResponseHeader{}},
 	{RequestGetBrokerMemberGroup, "GET_BROKER_MEMBER_GROUP", RoleNamesrv, GetBrokerMemberGroupRequestHeader{}, nil},
 	{RequestBrokerHeartbeat, "BROKER_HEARTBEAT", RoleNamesrv, BrokerHeartbeatRequestHeader{}, nil},
+	{RequestPopLiteMessage, "POP_LITE_MESSAGE", RoleBroker, PopLiteMessageRequestHeader{}, PopLiteMessageResponseHeader{}},
+	{RequestLiteSubscriptionCtl, "LITE_SUBSCRIPTION_CTL", RoleBroker, nil, nil},
+	{RequestGetBrokerLiteInfo, "GET_BROKER_LITE_INFO", RoleBroker, nil, nil},
+	{RequestGetParentTopicInfo, "GET_PARENT_TOPIC_INFO", RoleBroker, TopicRequestHeader{}, nil},
+	{RequestGetLiteTopicInfo, "GET_LITE_TOPIC_INFO", RoleBroker, GetLiteTopicInfoRequestHeader{}, nil},
+	{RequestGetLiteClientInfo, "GET_LITE_CLIENT_INFO", RoleBroker, GetLiteClientInfoRequestHeader{}, nil},
+	{RequestGetLiteGroupInfo, "GET_LITE_GROUP_INFO", RoleBroker, GetLiteGroupInfoRequestHeader{}, nil},
+	{RequestTriggerLiteDispatch, "TRIGGER_LITE_DISPATCH", RoleBroker, TriggerLiteDispatchRequestHeader{}, nil},
 }

@@ -92,6 +92,7 @@ type service struct {
 	Deps
 	saveWarned      atomic.Int64 // time of the last warning about a failed save
 	settingsChanged atomic.Int64 // time of the last change of settings
+	litePops        atomic.Int64 // pops of lite topics that wait
 }
 
 // Processors returns the processors by request code.
@@ -152,6 +153,14 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestGetSubscriptionGroupConfig:           s.groupConfig,
 		wire.RequestResumeCheckHalfMessage:               s.resumeCheckHalfMessage,
 		wire.RequestUpdateAndGetGroupForbidden:           s.groupForbidden,
+		wire.RequestPopLiteMessage:                       s.popLite,
+		wire.RequestLiteSubscriptionCtl:                  s.liteSubscriptionCtl,
+		wire.RequestGetBrokerLiteInfo:                    s.brokerLiteInfo,
+		wire.RequestGetParentTopicInfo:                   s.parentTopicInfo,
+		wire.RequestGetLiteTopicInfo:                     s.liteTopicInfo,
+		wire.RequestGetLiteClientInfo:                    s.liteClientInfo,
+		wire.RequestGetLiteGroupInfo:                     s.liteGroupInfo,
+		wire.RequestTriggerLiteDispatch:                  s.triggerLiteDispatch,
 	}
 }
 

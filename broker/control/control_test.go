@@ -54,7 +54,8 @@ func TestEveryCodeSurvivesNonsense(t *testing.T) {
 func TestMissingFieldsAreNamed(t *testing.T) {
 	b := newBench(t)
 	for code, field := range map[wire.RequestCode]string{14: "consumerGroup", 15: "consumerGroup", 17: "topic", 29: "topic", 30: "topic", 31: "topic", 32: "topic",
-		38: "consumerGroup", 35: "clientID", 202: "topic", 203: "consumerGroup", 204: "producerGroup", 207: "groupName", 300: "topic", 351: "topic", 352: "group", 353: "group"} {
+		38: "consumerGroup", 35: "clientID", 202: "topic", 203: "consumerGroup", 204: "producerGroup", 207: "groupName", 300: "topic", 351: "topic", 352: "group", 353: "group",
+		200070: "clientId", 200075: "topic", 200076: "parentTopic", 200077: "parentTopic", 200078: "group", 200079: "group"} {
 		b.expect(fmt.Sprint(code), b.ask(code, ""), 1, field, "")
 	}
 }

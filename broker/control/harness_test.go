@@ -122,7 +122,8 @@ func (b *bench) ask(code wire.RequestCode, body string, ext ...string) wire.Repl
 	return b.askFrom(1, code, body, ext...)
 }
 
-func (b *bench) askFrom(slot uint32, code wire.RequestCode, body string, ext ...string) wire.Reply {
+// command is a request with ext fields given as name, value, name, value …
+func (b *bench) command(code wire.RequestCode, body string, ext ...string) *wire.Command {
 	b.t.Helper()
 	fields := make([]string, 0, len(ext)/2)
 	for i := 0; i < len(ext); i += 2 {
@@ -131,13 +132,18 @@ func (b *bench) askFrom(slot uint32, code wire.RequestCode, body string, ext ...
 	header := fmt.Sprintf(`{"code":%d,"extFields":{%s},"flag":0,"language":"JAVA","opaque":1,"version":%d}`, code, strings.Join(fields, ","), b.version)
 	frame := append([]byte{0, byte(len(header) >> 16), byte(len(header) >> 8), byte(len(header))}, header...)
 	var d wire.Decoder
-	var c wire.Command
-	must(b.t, d.Decode(append(frame, body...), &c))
+	c := new(wire.Command)
+	must(b.t, d.Decode(append(frame, body...), c))
+	return c
+}
+
+func (b *bench) askFrom(slot uint32, code wire.RequestCode, body string, ext ...string) wire.Reply {
+	b.t.Helper()
 	process := b.processors[code]
 	if process == nil {
 		b.t.Fatalf("code %d is not served", code)
 	}
-	reply := b.run(process, &Request{Cmd: &c, Ref: netio.ConnRef{Slot: slot, Gen: 1}, Remote: netip.MustParseAddrPort("10.0.0.9:40000")})
+	reply := b.run(process, &Request{Cmd: b.command(code, body, ext...), Ref: netio.ConnRef{Slot: slot, Gen: 1}, Remote: netip.MustParseAddrPort("10.0.0.9:40000")})
 	wire.AppendReply(nil, wire.EncodingJSON, 1, &reply) // it must be writable
 	return reply
 }
