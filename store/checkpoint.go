@@ -138,6 +138,29 @@ func (c *checkpoint) lowerTo(phy message.PhyOffset) error {
 	return c.save(true)
 }
 
+// replace sets all fields, durably.
+func (c *checkpoint) replace(fields checkpointFields) error {
+	c.mu.Lock()
+	c.fields = fields
+	c.mu.Unlock()
+	return c.save(true)
+}
+
+// forgetBehind sets times later than newest to 0, durably.
+func (c *checkpoint) forgetBehind(newest message.Millis) (forgot bool, err error) {
+	c.mu.Lock()
+	for _, t := range []*message.Millis{&c.fields.PhysicMsgTimestamp, &c.fields.LogicsMsgTimestamp, &c.fields.IndexMsgTimestamp} {
+		if *t > newest {
+			*t, forgot = 0, true
+		}
+	}
+	c.mu.Unlock()
+	if !forgot {
+		return false, nil
+	}
+	return true, c.save(true)
+}
+
 func (c *checkpoint) setPhysic(t message.Millis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,9 @@ const (
 	trustAll
 )
 
-// chooseTrust reads the state file and compares it with the directory. With trustAll the queues are set.
-func (r *recovery) chooseTrust() {
+// chooseTrust reads the state file, which it returns, nil if there is none, and compares it with the directory. With trustAll the queues
+// are set.
+func (r *recovery) chooseTrust() (st *savedState) {
 	r.trust = trustNothing
 	st, err := readState(r.s.fsys, r.s.set.root)
 	if st != nil {
@@ -45,7 +46,7 @@ func (r *recovery) chooseTrust() {
 		if why = r.differs(st); why == "" {
 			r.trust = trustAll
 			r.adopt(st)
-			return
+			return st
 		}
 	case !r.lay.crashed:
 		why = "another broker closed it"
@@ -53,12 +54,13 @@ func (r *recovery) chooseTrust() {
 		why = "another broker ran on it"
 	case st.boot != "" && st.boot == bootID(r.s.fsys):
 		r.trust, r.saved = trustCache, st
-		return
+		return st
 	default:
 		r.trust, r.saved = trustDurable, st
-		return
+		return st
 	}
 	r.whyScan = why
+	return st
 }
 
 // missingUnits looks for queues that hold less than what was durable once. Somebody took files away then: all records are looked

@@ -126,8 +126,14 @@ func (r *recovery) run(progress func(RecoveryProgress)) error {
 	defer stopProgress()
 	r.probe = &logScanner{fsys: l.fsys, table: table, checkCRC: l.set.checkCRC, block: probeBlockBytes}
 	defer r.probe.close()
-	if r.chooseTrust(); r.trust != trustAll {
+	if st := r.chooseTrust(); r.trust != trustAll {
+		if err := r.judgeCheckpoint(st); err != nil {
+			return err
+		}
 		if err := r.rebuild(); err != nil {
+			return err
+		}
+		if err := r.judgeTimes(); err != nil {
 			return err
 		}
 	} else if err := r.dropDeleted(); err != nil {
@@ -497,7 +503,7 @@ func (r *recovery) settlePositions(end message.PhyOffset) error {
 	}
 	l.lastStore = r.last
 	l.storeTime.Store(int64(r.last))
-	l.flushedTime.Store(int64(r.lay.checkpoint.PhysicMsgTimestamp))
+	l.flushedTime.Store(int64(r.s.checkpoint.now().PhysicMsgTimestamp))
 	l.wrote.Store(int64(end))
 	l.flushed.Store(int64(durable))
 	l.residentFrom = min(r.report.From, end)
