@@ -7,7 +7,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits bench-tails fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits bench-tails bench-micro fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -100,6 +100,10 @@ bench-vs-apache: build
 # What this machine can do at most.
 bench-limits: build
 	$(GO) run ./interop/compare limits --duration 5s
+
+# Time and allocations of the parts of the hot path: headers, records, append, dispatch, index, reads.
+bench-micro:
+	$(GO) test ./wire ./internal/message ./store ./dispatch ./flush -run '^$$' -bench 'Decode|Append|ParseView|EncodeTo|Properties|HotRead|Dispatch|Index|Request' -benchmem -cpu 1
 
 # Whether p99.9 of deliveries at half load stays while files end, topics are made, somebody scrapes, profiles, reads slowly or old messages (some 10 minutes).
 bench-tails: build

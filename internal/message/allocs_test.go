@@ -63,3 +63,15 @@ func BenchmarkEncodeTo(b *testing.B) {
 		r.EncodeTo(raw)
 	}
 }
+
+func BenchmarkProperties(b *testing.B) {
+	text := []byte("KEYS\x01order-1234567\x02UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02WAIT\x01true\x02TAGS\x01TagA\x02")
+	for b.Loop() {
+		it := Properties(text)
+		for {
+			if _, _, ok := it.Next(); !ok {
+				break
+			}
+		}
+	}
+}
