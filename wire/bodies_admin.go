@@ -222,7 +222,7 @@ type QueryConsumeQueueBody struct {
 	FilterData       string             `json:"filterData,omitempty"`
 	MaxQueueIndex    int64              `json:"maxQueueIndex"`
 	MinQueueIndex    int64              `json:"minQueueIndex"`
-	QueueData        []ConsumeQueueData `json:"queueData,omitempty"`
+	QueueData        []ConsumeQueueData `json:"queueData"`
 	SubscriptionData *SubscriptionData  `json:"subscriptionData"`
 }
 

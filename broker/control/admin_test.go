@@ -167,8 +167,13 @@ func TestQueryConsumeQueue(t *testing.T) {
 	if strings.Count(string(r.Body), "physicSize") != 1 || !strings.HasPrefix(string(r.Body), `{"filterData":"null",`) || !strings.Contains(string(r.Body), `"subscriptionData":{"classFilterMode"`) {
 		t.Errorf("%s", r.Body)
 	}
-	b.expect("behind", b.ask(321, "", "topic", "T", "queueId", "0", "index", "3", "count", "1"), 0, "Index 3 of 0@T is not exist!", `"maxQueueIndex":3`)
 	b.expect("none", b.ask(321, "", "topic", "T", "queueId", "9", "index", "0", "count", "1"), 1, "9@T is not exist!", "")
+}
+
+func TestUnitsOfAQueueAreAnsweredAsByTheOriginal(t *testing.T) {
+	if compared := replay(t, "testdata/units.jsonl"); compared[wire.RequestQueryConsumeQueue] != 10 {
+		t.Errorf("compared: %v", compared)
+	}
 }
 
 // What a client says goes back as it is; one that is not there, too old or silent has an answer of its own.

@@ -43,7 +43,7 @@ func (s *service) queryConsumeQueue(r *Request) wire.Reply {
 	if q == nil {
 		return failure(wire.ResponseSystemError, fmt.Sprintf("%d@%s is not exist!", h.QueueID, names.Quote(h.Topic)))
 	}
-	body := wire.QueryConsumeQueueBody{MaxQueueIndex: int64(q.Max()), MinQueueIndex: int64(q.Min())}
+	body := wire.QueryConsumeQueueBody{MaxQueueIndex: int64(q.Max()), MinQueueIndex: int64(q.Min()), QueueData: []wire.ConsumeQueueData{}}
 	if h.ConsumerGroup != nil {
 		body.FilterData = names.Quote(*h.ConsumerGroup) + "@" + h.Topic + " is not online!"
 		if group := s.Clients.LookupGroup([]byte(*h.ConsumerGroup)); group != nil {
@@ -54,9 +54,7 @@ func (s *service) queryConsumeQueue(r *Request) wire.Reply {
 	}
 	from, to := message.QueueOffset(h.Index), message.QueueOffset(h.Index)+message.QueueOffset(min(max(h.Count, 0), unitsShownMax))
 	if from < q.Min() || from >= q.Max() {
-		reply := success(nil, wire.EncodeBody(body))
-		reply.Remark = fmt.Sprintf("Index %d of %d@%s is not exist!", h.Index, h.QueueID, names.Quote(h.Topic))
-		return reply
+		return wire.Reply{Code: wire.ResponseSuccess, Remark: fmt.Sprintf("Index %d of %d@%s is not exist!", h.Index, h.QueueID, names.Quote(h.Topic))}
 	}
 	var units [256]store.Unit
 	for at := from; at < min(to, q.Max()); {
