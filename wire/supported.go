@@ -128,6 +128,7 @@ var supportedCodes = []SupportedCode{
 	{RequestGetSubscriptionGroupConfig, "GET_SUBSCRIPTIONGROUP_CONFIG", RoleBroker, GroupRequestHeader{}, nil},
 	{RequestUpdateAndGetGroupForbidden, "UPDATE_AND_GET_GROUP_FORBIDDEN", RoleBroker, GroupForbiddenRequestHeader{}, nil},
 	{RequestLitePullMessage, "LITE_PULL_MESSAGE", RoleBroker, PullMessageHeader{}, PullMessageResponseHeader{}},
+	{RequestQueryAssignment, "QUERY_ASSIGNMENT", RoleBroker, nil, nil},
 	{RequestGetBrokerMemberGroup, "GET_BROKER_MEMBER_GROUP", RoleNamesrv, GetBrokerMemberGroupRequestHeader{}, nil},
 	{RequestBrokerHeartbeat, "BROKER_HEARTBEAT", RoleNamesrv, BrokerHeartbeatRequestHeader{}, nil},
 	{RequestPopLiteMessage, "POP_LITE_MESSAGE", RoleBroker, PopLiteMessageRequestHeader{}, PopLiteMessageResponseHeader{}},

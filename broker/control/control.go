@@ -153,6 +153,7 @@ func Processors(d Deps) map[wire.RequestCode]Processor {
 		wire.RequestGetSubscriptionGroupConfig:           s.groupConfig,
 		wire.RequestResumeCheckHalfMessage:               s.resumeCheckHalfMessage,
 		wire.RequestUpdateAndGetGroupForbidden:           s.groupForbidden,
+		wire.RequestQueryAssignment:                      s.queryAssignment,
 		wire.RequestPopLiteMessage:                       s.popLite,
 		wire.RequestLiteSubscriptionCtl:                  s.liteSubscriptionCtl,
 		wire.RequestGetBrokerLiteInfo:                    s.brokerLiteInfo,
