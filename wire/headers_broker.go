@@ -95,8 +95,8 @@ type GetEarliestMsgStoretimeResponseHeader struct {
 
 // QueryMessageRequestHeader is the header of QUERY_MESSAGE (12).
 type QueryMessageRequestHeader struct {
-	Topic          string  `wire:"topic,required"`
-	Key            string  `wire:"key,required"`
+	Topic          string  `wire:"topic"` // required, but the answer without it is 22, as to a key that no message has
+	Key            string  `wire:"key"`   // so is this
 	MaxNum         int32   `wire:"maxNum,required"`
 	BeginTimestamp int64   `wire:"beginTimestamp,required"` // of the store time, included
 	EndTimestamp   int64   `wire:"endTimestamp,required"`   // included

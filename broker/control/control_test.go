@@ -60,6 +60,33 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 	}
 }
 
+// What the original has no error for is an answer with its code, and a remark that names the field (the interop suite compares all).
+func TestEmptyFieldsOfQueriesAreNamed(t *testing.T) {
+	b := newBench(t)
+	for _, q := range []struct {
+		code  wire.RequestCode
+		ext   []string
+		want  wire.ResponseCode
+		field string
+	}{
+		{12, []string{"topic", "", "key", "k", "maxNum", "1", "beginTimestamp", "0", "endTimestamp", "1"}, wire.ResponseQueryNotFound, "topic"},
+		{12, []string{"key", "k", "maxNum", "1", "beginTimestamp", "0", "endTimestamp", "1"}, wire.ResponseQueryNotFound, "topic"},
+		{12, []string{"topic", "T", "key", "", "maxNum", "1", "beginTimestamp", "0", "endTimestamp", "1"}, wire.ResponseQueryNotFound, "key"},
+		{12, []string{"topic", "T", "maxNum", "1", "beginTimestamp", "0", "endTimestamp", "1"}, wire.ResponseQueryNotFound, "key"},
+		{12, []string{"topic", "T", "key", "k", "beginTimestamp", "0", "endTimestamp", "1"}, wire.ResponseSystemError, "maxNum"},
+		{29, []string{"topic", "", "queueId", "0", "timestamp", "0"}, wire.ResponseSuccess, "topic"},
+		{29, []string{"topic", "T", "queueId", "-1", "timestamp", "0"}, wire.ResponseSuccess, "queueId"},
+		{30, []string{"topic", "", "queueId", "0"}, wire.ResponseSuccess, "topic"},
+		{30, []string{"topic", "T", "queueId", "-1"}, wire.ResponseSuccess, "queueId"},
+		{31, []string{"topic", "", "queueId", "0"}, wire.ResponseSuccess, "topic"},
+		{32, []string{"topic", "", "queueId", "0"}, wire.ResponseSuccess, "topic"},
+		{32, []string{"topic", "T", "queueId", ""}, wire.ResponseSystemError, "queueId"},
+		{33, []string{"topic", "T", "offset", ""}, wire.ResponseSystemError, "offset"},
+	} {
+		b.expect(fmt.Sprint(q.code, q.ext), b.ask(q.code, "", q.ext...), q.want, q.field, "")
+	}
+}
+
 func heartbeat(group, topic, more string) string {
 	return `{"clientID":"c1","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[{"groupName":"` + group + `","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",` +
 		`"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[{"topic":"` + topic + `","subString":"A","tagsSet":["A"],"codeSet":["65"],"subVersion":3}]` + more + `}]}`

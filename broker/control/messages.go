@@ -40,6 +40,10 @@ func (s *service) queryMessage(r *Request) wire.Reply {
 	switch {
 	case h.MaxNum < 0 && !h.UniqueKeyQuery: // the original fails to make a list of that size
 		return failure(wire.ResponseSystemError, "maxNum is negative: "+strconv.Itoa(int(h.MaxNum)))
+	case h.Topic == "":
+		return queryNotFound("topic is empty or missing")
+	case h.Key == "":
+		return queryNotFound("key is empty or missing")
 	case q.Max <= 0:
 		return queryNotFound("maxNum is " + strconv.Itoa(int(h.MaxNum)))
 	case q.Begin > q.End:

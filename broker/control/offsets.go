@@ -1,6 +1,7 @@
 package control
 
 import (
+	"strconv"
 	"strings"
 
 	"peregrine/broker/names"
@@ -90,7 +91,7 @@ func (s *service) maxOffset(r *Request) wire.Reply {
 	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
 		offset = int64(q.Max())
 	}
-	return success(wire.OffsetResponseHeader{Offset: offset}, nil)
+	return ofQueue(h.Topic, h.QueueID, wire.OffsetResponseHeader{Offset: offset})
 }
 
 // minOffset is code 31.
@@ -103,7 +104,7 @@ func (s *service) minOffset(r *Request) wire.Reply {
 	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
 		offset = int64(q.Min())
 	}
-	return success(wire.OffsetResponseHeader{Offset: offset}, nil)
+	return ofQueue(h.Topic, h.QueueID, wire.OffsetResponseHeader{Offset: offset})
 }
 
 // earliestStoreTime is code 32: −1 when there is no message.
@@ -116,7 +117,7 @@ func (s *service) earliestStoreTime(r *Request) wire.Reply {
 	if q := s.Store.LookupQueue([]byte(h.Topic), message.QueueID(h.QueueID)); q != nil {
 		stored, _ = q.StoreTimeAt(q.Min())
 	}
-	return success(wire.GetEarliestMsgStoretimeResponseHeader{Timestamp: int64(stored)}, nil)
+	return ofQueue(h.Topic, h.QueueID, wire.GetEarliestMsgStoretimeResponseHeader{Timestamp: int64(stored)})
 }
 
 // searchOffset is code 29.
@@ -130,7 +131,20 @@ func (s *service) searchOffset(r *Request) wire.Reply {
 		upper := h.BoundaryType != nil && strings.EqualFold(*h.BoundaryType, "UPPER")
 		offset = q.OffsetAtTime(message.Millis(h.Timestamp), upper)
 	}
-	return success(wire.OffsetResponseHeader{Offset: int64(offset)}, nil)
+	return ofQueue(h.Topic, h.QueueID, wire.OffsetResponseHeader{Offset: int64(offset)})
+}
+
+// ofQueue is the answer to a question about a queue. The original answers with code 0 whatever the queue is called; the remark says that there
+// can be none of that name.
+func ofQueue(topic string, id int32, header any) wire.Reply {
+	reply := success(header, nil)
+	switch {
+	case topic == "":
+		reply.Remark = "topic is empty, no queue is of it"
+	case id < 0:
+		reply.Remark = "queueId is negative: " + strconv.Itoa(int(id))
+	}
+	return reply
 }
 
 // unitAt returns one unit that has a record.
