@@ -98,10 +98,26 @@ func noSpace(fsys sysio.FS, path string, threshold int, cause error) *DiskFullEr
 	return full
 }
 
-// doomedFiles is how many files may go next: the mappings of these end early, so that deleting them frees space at once.
+// doomedFiles is how many files may go next: the mappings of these end early, so that deleting them frees space at once. A mapping takes
+// unmapGraceTicks to end; so what a disk that is written quickly will have too much by then counts, too: it would be full before. Called with
+// every tick.
 func (s *Store) doomedFiles() int {
-	if int(s.usedPct.Load()) > s.set.now().retention.usedPct {
-		return s.set.now().retention.batch
+	wrote := s.Wrote()
+	before := &s.wroteBefore[s.ticks%paceTicks]
+	grown := int64(0)
+	if s.ticks >= paceTicks {
+		grown = int64(wrote-*before) * unmapGraceTicks / paceTicks
 	}
-	return 0
+	*before = wrote
+	s.ticks++
+	set := &s.set.now().retention
+	if int(s.usedPct.Load()) > set.usedPct {
+		return set.batch
+	}
+	u, err := s.fsys.DiskUsage(s.set.logDir)
+	tooMuch := u.Used + grown - (u.Used+u.Usable)/100*int64(set.usedPct)
+	if err != nil || grown == 0 || tooMuch <= 0 {
+		return 0
+	}
+	return min(set.batch, int(tooMuch/s.set.segmentBytes)+1)
 }

@@ -89,6 +89,8 @@ const (
 	// unmapGraceTicks is how many ticks after a segment left the hot window its mapping goes. A slice of it must not be
 	// held that long; slices live for one turn of an event loop.
 	unmapGraceTicks = 60
+	// paceTicks is over how many ticks the pace of appends is taken that says how full the disk will be.
+	paceTicks = 10
 	// hotMemoryPercent of the available memory counts as holding the newest part of the log.
 	hotMemoryPercent = 40
 	// hotBytesMin is the hot window on a machine that is short of memory.

@@ -241,6 +241,33 @@ func TestForcedCleaning(t *testing.T) {
 	a.expect("cleanFileForciblyEnable=false", 0, 7)
 }
 
+// On a disk that is written quickly the mappings of the oldest files end before it is full: deleting these files frees their space at once. One
+// that is written slowly keeps them in memory.
+func TestQuicklyWrittenDisksUnmapAhead(t *testing.T) {
+	for _, perTick := range []int{0, 2} { // files: in a minute 0, or 8 % of the disk
+		t.Run(fmt.Sprint(perTick), func(t *testing.T) {
+			a := newAged(t)
+			a.fill(4)
+			a.diskAt(70)
+			for n := range paceTicks + 2 {
+				a.s.tick()
+				a.fill(4 + (n+1)*perTick)
+			}
+			for range unmapGraceTicks + 1 { // nobody writes any more
+				a.s.tick()
+			}
+			if got := a.s.Retention().UsedPercent; got > 75 {
+				t.Fatalf("the disk is at %d %%, where mappings end in any case", got)
+			}
+			a.diskAt(86)
+			a.pass(0)
+			if got := a.s.Retention(); got.Forced == 0 || (got.PendingBytes == 0) != (perTick > 0) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 // A full disk is cleaned and sends are accepted again, without a restart (R01).
 func TestFullDiskCleansItself(t *testing.T) {
 	a := newAged(t)

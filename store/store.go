@@ -67,6 +67,10 @@ type Store struct {
 	diskFull, diskUnknown, diskForced bool
 	usedPct                           atomic.Int64 // percent, -1 when the disk did not tell
 
+	// See doomedFiles; tickLoop's only.
+	wroteBefore [paceTicks]message.PhyOffset // the log's end at the last ticks
+	ticks       int
+
 	quit      chan struct{}
 	running   sync.WaitGroup
 	closeOnce sync.Once
