@@ -91,6 +91,26 @@ func verdict(scenario string, events []Event, expect Expectation) (found problem
 		found.all(resetOnline(events))
 	case "where":
 		found.all(newGroups(sent, got))
+	case "strategies":
+		found.all(shared(events, sent, got))
+	case "subscriptions":
+		found.all(lastSaid(events))
+	case "heartbeats":
+		found.all(fingerprinted(events))
+	case "config-check":
+		found.all(configChecked(events))
+	case "relay":
+		found.all(relayed(events))
+	case "time-span":
+		found.all(timeSpans(events))
+	case "clone":
+		found.all(cloned(events))
+	case "skip":
+		found.all(skipped(events))
+	case "trace":
+		found.all(traced(events))
+	case "light":
+		found.all(light(events, sent, got))
 	default:
 		found.addf("no verdict for scenario %s", scenario)
 	}

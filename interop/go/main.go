@@ -21,6 +21,7 @@ func scenarios() map[string]func(*session) error {
 		"tags": tags, "consumer-restart": consumerRestart, "pull": pull, "exchange": exchange, "survive": survive, "before": before,
 		"after": after, "topics": topics, "transaction": transaction, "delay": delay, "retry": retry, "dead-letter": deadLetter, "orderly": orderly,
 		"request-reply": requestReply, "where": where, "trimmed": trimmed, "reset": reset,
+		"strategies": strategies,
 	}
 }
 

@@ -104,32 +104,14 @@ func (s *session) consumer(name, group, topic, expression string, more ...consum
 	}, more...)
 }
 
-// pushConsumer starts a push consumer. The strategy is the client's own, wrapped only to see what it decided.
+// pushConsumer starts a push consumer with the client's usual strategy.
 func (s *session) pushConsumer(name, group, topic, expression string, listen listenFunc, more ...consumer.Option) (rocketmq.PushConsumer, error) {
-	watch := func(group, self string, all []*primitive.MessageQueue, members []string) []*primitive.MessageQueue {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(members) < s.waitFor {
-			return nil
-		}
-		share := consumer.AllocateByAveragely(group, self, all, members)
-		if len(all) > 0 && all[0].Topic == topic {
-			ids := []int{}
-			for _, queue := range share {
-				ids = append(ids, queue.QueueId)
-			}
-			sort.Ints(ids)
-			s.shares[name] = ids
-			s.members = len(members)
-		}
-		return share
-	}
 	c, err := rocketmq.NewPushConsumer(append([]consumer.Option{
 		consumer.WithNameServer(s.servers()),
 		consumer.WithGroupName(group),
 		consumer.WithInstance(name + "-" + s.scenario + "-" + s.run()),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
-		consumer.WithStrategy(watch),
+		consumer.WithStrategy(s.watch(name, topic, consumer.AllocateByAveragely)),
 	}, more...)...)
 	if err != nil {
 		return nil, err
@@ -142,6 +124,28 @@ func (s *session) pushConsumer(name, group, topic, expression string, listen lis
 	}
 	s.closers = append(s.closers, func() { _ = c.Shutdown() })
 	return c, nil
+}
+
+// watch is that strategy, wrapped only to see what it decided.
+func (s *session) watch(name, topic string, strategy consumer.AllocateStrategy) consumer.AllocateStrategy {
+	return func(group, self string, all []*primitive.MessageQueue, members []string) []*primitive.MessageQueue {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(members) < s.waitFor {
+			return nil
+		}
+		share := strategy(group, self, all, members)
+		if len(all) > 0 && all[0].Topic == topic {
+			ids := []int{}
+			for _, queue := range share {
+				ids = append(ids, queue.QueueId)
+			}
+			sort.Ints(ids)
+			s.shares[name] = ids
+			s.members = len(members)
+		}
+		return share
+	}
 }
 
 // createTopic asks the broker named in the options: the client's admin wants its address.

@@ -16,7 +16,7 @@ import java.util.concurrent.CountDownLatch;
  * all have ended, however they ended: standard output says how. A line "continue" on standard input releases the scenarios that
  * wait for a broker restart.
  *
- * <p>Usage: Main namesrv=HOST:PORT run=ID [limit=BYTES] [peers=N] SCENARIO…
+ * <p>Usage: Main namesrv=HOST:PORT broker=HOST:PORT run=ID [limit=BYTES] [peers=N] SCENARIO…
  */
 public final class Main {
     interface Scenario {
@@ -50,6 +50,16 @@ public final class Main {
         all.put("reset", OffsetScenarios::reset);
         all.put("where", OffsetScenarios::where);
         all.put("trimmed", OffsetScenarios::trimmed);
+        all.put("strategies", GroupScenarios::strategies);
+        all.put("subscriptions", GroupScenarios::subscriptions);
+        all.put("heartbeats", GroupScenarios::heartbeats);
+        all.put("config-check", GroupScenarios::configCheck);
+        all.put("relay", AdminScenarios::relay);
+        all.put("time-span", AdminScenarios::timeSpan);
+        all.put("clone", AdminScenarios::cloneOffsets);
+        all.put("skip", AdminScenarios::skip);
+        all.put("trace", TraceScenarios::trace);
+        all.put("light", LightScenarios::light);
         all.put("survive", RestartScenarios::survive);
         all.put("before", RestartScenarios::before);
         all.put("after", RestartScenarios::after);

@@ -83,11 +83,7 @@ final class OffsetScenarios {
         consumer.start();
         session.awaitArrivals(2 * (PER_QUEUE + 5));
         session.calm();
-        DefaultMQAdminExt admin = new DefaultMQAdminExt((long) Session.SEND_TIMEOUT_MS);
-        admin.setNamesrvAddr(session.namesrv);
-        admin.setInstanceName("admin-" + session.scenario + "-" + session.run);
-        admin.start();
-        session.onClose(admin::shutdown);
+        DefaultMQAdminExt admin = session.admin();
         session.report.event("phase", "name", "reset");
         for (Map.Entry<MessageQueue, Long> entry : admin.resetOffsetByTimestamp(topic, group, time, true).entrySet()) {
             session.report.event("search", "q", entry.getKey().getQueueId(), "t", time, "o", entry.getValue());
@@ -152,7 +148,7 @@ final class OffsetScenarios {
     }
 
     /** Fills both queues with messages from..to. */
-    private static List<MessageQueue> fill(Session session, DefaultMQProducer producer, String topic, String tag, int from, int to) throws Exception {
+    static List<MessageQueue> fill(Session session, DefaultMQProducer producer, String topic, String tag, int from, int to) throws Exception {
         if (from == 0) {
             session.createTopic(producer, topic, 2);
         }

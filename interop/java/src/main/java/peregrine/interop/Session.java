@@ -15,6 +15,8 @@ import java.util.function.IntSupplier;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -23,6 +25,7 @@ import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What one scenario needs: names of its own, started clients, messages with known content, and its report. */
 final class Session {
@@ -34,6 +37,7 @@ final class Session {
     static final long PATIENCE_MS = 75_000;
 
     final String namesrv;
+    final String broker;
     final String run;
     final String scenario;
     final Map<String, String> options;
@@ -47,6 +51,7 @@ final class Session {
         this.scenario = scenario;
         this.options = options;
         this.namesrv = options.get("namesrv");
+        this.broker = options.get("broker");
         this.run = options.get("run");
         this.gate = gate;
         this.report = new Report(scenario);
@@ -93,6 +98,41 @@ final class Session {
         });
         closers.add(consumer::shutdown);
         return consumer;
+    }
+
+    DefaultMQAdminExt admin() throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt((long) SEND_TIMEOUT_MS);
+        admin.setNamesrvAddr(namesrv);
+        admin.setInstanceName("admin-" + scenario + "-" + run);
+        admin.start();
+        closers.add(admin::shutdown);
+        return admin;
+    }
+
+    /** Until the broker knows the group, and the name server its retry topic, by which administrators look for the broker. */
+    void awaitOnline(DefaultMQAdminExt admin, String group) throws Exception {
+        until(PATIENCE_MS, () -> {
+            try {
+                return !admin.examineConsumerConnectionInfo(group).getConnectionSet().isEmpty();
+            } catch (MQClientException | MQBrokerException e) {
+                return false;
+            }
+        });
+    }
+
+    interface Question {
+        Object ask() throws Exception;
+    }
+
+    /** Reports an answer as text, or the code and the remark of the refusal. */
+    void told(String name, Question question) throws Exception {
+        try {
+            report.event("told", "name", name, "out", String.valueOf(question.ask()));
+        } catch (MQClientException e) {
+            report.event("told", "name", name, "code", e.getResponseCode(), "remark", e.getErrorMessage());
+        } catch (MQBrokerException e) {
+            report.event("told", "name", name, "code", e.getResponseCode(), "remark", e.getErrorMessage());
+        }
     }
 
     void closeAll() {
