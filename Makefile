@@ -61,7 +61,7 @@ fmt:
 
 # Real clients (Java, Go, Node) against the built binary; a missing client is a failure here.
 interop: build
-	PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
+	INTEROP_ALL=1 PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
 
 # The same scenarios against both brokers; their outcomes become the table in COMPATIBILITY.md (some 20 minutes).
 MATRIX := -run '^(TestJavaClient494|TestJavaClient550|TestGoClient|TestNodeClient|TestTransactions|TestBrokerRestart|TestNewGroupsOnATrimmedTopic)$$'
