@@ -11,7 +11,7 @@ const (
 	answerTimeout     = 10 * time.Second // to write one answer, profiles excepted
 	profileSecondsMax = 300              // of one CPU profile or trace; more gets 400
 	blockProfileNs    = 10_000           // a block profile that was asked for has one sample for so much time that goroutines wait
-	mutexProfileOneIn = 100              // and one of mutexes has every so many-th contention
+	mutexProfileOneIn = 10               // and one of mutexes has every so many-th contention
 )
 
 // The limits of the log.
