@@ -92,6 +92,13 @@ func startFakeBroker(t *testing.T, configure func(*fakeBroker)) *fakeBroker {
 
 func (f *fakeBroker) addr() string { return f.ln.Addr().String() }
 
+// look lets a test read what the broker has got: its goroutines may be busy with a connection's end still.
+func (f *fakeBroker) look(at func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at()
+}
+
 // hangUp closes all connections that are open now.
 func (f *fakeBroker) hangUp() {
 	f.mu.Lock()

@@ -35,9 +35,11 @@ func TestPlanMultipliesWhatItMeasured(t *testing.T) {
 	if c.CPUPer100k == nil || *c.CPUPer100k < 0 || c.ConnectionBytes == nil || c.QueueMemory == nil {
 		t.Errorf("%+v", c)
 	}
-	if len(f.deleted) != 1 || !strings.HasPrefix(f.deleted[0], planTopic) {
-		t.Errorf("deleted topics: %q", f.deleted)
-	}
+	f.look(func() {
+		if len(f.deleted) != 1 || !strings.HasPrefix(f.deleted[0], planTopic) {
+			t.Errorf("deleted topics: %q", f.deleted)
+		}
+	})
 	if !strings.Contains(stdout.String(), "0.02 days") && !strings.Contains(stdout.String(), "0.03 days") {
 		t.Error(stdout.String())
 	}

@@ -54,12 +54,14 @@ func TestClosedLoopCountsExactlyWhatTheBrokerStored(t *testing.T) {
 				if rep.Acked == 0 || rep.Service.Count == 0 || rep.Response != nil {
 					t.Errorf("acked %d rate %v", rep.Acked, rep.Rate)
 				}
-				if len(f.uniq) != int(f.messages.Load()) {
-					t.Errorf("%d distinct UNIQ_KEYs in %d messages", len(f.uniq), f.messages.Load())
-				}
-				if len(f.queues) != o.Queues {
-					t.Errorf("%d queues were used, want %d", len(f.queues), o.Queues)
-				}
+				f.look(func() {
+					if len(f.uniq) != int(f.messages.Load()) {
+						t.Errorf("%d distinct UNIQ_KEYs in %d messages", len(f.uniq), f.messages.Load())
+					}
+					if len(f.queues) != o.Queues {
+						t.Errorf("%d queues were used, want %d", len(f.queues), o.Queues)
+					}
+				})
 				var page bytes.Buffer
 				rep.WriteText(&page)
 				for _, want := range []string{"closed loop", "V5_5_0", "flushDiskType=ASYNC_FLUSH", "dispatch: level"} {
@@ -273,23 +275,29 @@ func TestForeignTopicsAreNeverChanged(t *testing.T) {
 	o := shortLoad(f)
 	o.Topic = "Orders"
 	send(t, o)
-	if len(f.created) != 0 {
-		t.Errorf("created %v", f.created)
-	}
+	f.look(func() {
+		if len(f.created) != 0 {
+			t.Errorf("created %v", f.created)
+		}
+	})
 	o.Topic = DefaultTopic + "Mine"
 	send(t, o)
-	if len(f.created) != 1 || f.created[0].WriteQueueNums != int32(o.Queues) || f.created[0].Topic != o.Topic {
-		t.Errorf("created %+v", f.created)
-	}
+	f.look(func() {
+		if len(f.created) != 1 || f.created[0].WriteQueueNums != int32(o.Queues) || f.created[0].Topic != o.Topic {
+			t.Errorf("created %+v", f.created)
+		}
+	})
 	g := startFakeBroker(t, func(f *fakeBroker) { f.topicKnown = 3 })
 	o.Addr = g.addr()
 	var notes bytes.Buffer
 	if _, err := Run(context.Background(), o, &notes); err != nil {
 		t.Fatal(err)
 	}
-	if len(g.created) != 0 || len(g.queues) != 3 || !strings.Contains(notes.String(), "3 queues") {
-		t.Errorf("created %v, %d queues used, notes %q", g.created, len(g.queues), notes.String())
-	}
+	g.look(func() {
+		if len(g.created) != 0 || len(g.queues) != 3 || !strings.Contains(notes.String(), "3 queues") {
+			t.Errorf("created %v, %d queues used, notes %q", g.created, len(g.queues), notes.String())
+		}
+	})
 }
 
 func TestNameServerTellsTheBrokers(t *testing.T) {
@@ -364,8 +372,10 @@ func TestCommandLineWritesFilesAndExitCodes(t *testing.T) {
 	if code, out, errs = run("send", "--addr", f.addr(), "--duration", "100ms", "--warmup", "0s"); code != exitGood || !strings.Contains(out, "closed loop") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
-	f.answer = func(uint64) (wire.ResponseCode, string) { return wire.ResponseMessageIllegal, "no" }
-	if code, out, _ = run("send", "--addr", f.addr(), "--duration", "100ms", "--warmup", "0s"); code != exitBad || !strings.Contains(out, "FAILED") {
+	refusing := startFakeBroker(t, func(f *fakeBroker) {
+		f.answer = func(uint64) (wire.ResponseCode, string) { return wire.ResponseMessageIllegal, "no" }
+	})
+	if code, out, _ = run("send", "--addr", refusing.addr(), "--duration", "100ms", "--warmup", "0s"); code != exitBad || !strings.Contains(out, "FAILED") {
 		t.Errorf("exit %d with errors only\n%s", code, out)
 	}
 

@@ -33,7 +33,7 @@ func onDisk(t testing.TB, shards int) *begun {
 func TestDispatchAllocatesNothingPerRecord(t *testing.T) {
 	warm, measured := 100_000, 300_000
 	if testing.Short() {
-		warm, measured = warm/10, measured/10
+		warm, measured = warm/3, measured/3 // of fewer, what the runtime allocates by itself counts
 	}
 	for _, shards := range []int{1, 4} {
 		b := onDisk(t, shards)
