@@ -28,7 +28,10 @@ func (lay *layout) refuseLostLog(fsys sysio.FS, set settings) error {
 	}
 	cp := &lay.checkpoint
 	neverSynced := len(lay.log) > 0 && cp.PhysicMsgTimestamp == 0 && cp.LogicsPhysicalOffset == 0 && cp.LogicsMsgTimestamp == 0
-	if lay.crashed && neverSynced && !openedThisBoot(fsys, set.root) {
+	// A start behind such a power cut has cut the queues when it was killed, but its index stage comes later: no run puts a name into the index
+	// before a queue has it.
+	onlyIndex := filepath.Dir(where) == filepath.Clean(set.indexDir)
+	if lay.crashed && neverSynced && (onlyIndex || !openedThisBoot(fsys, set.root)) {
 		return nil
 	}
 	what := "there is no file of the log"
