@@ -21,25 +21,32 @@ type Freeze struct {
 	Expected float64       `json:"expected"` // rate times length
 }
 
-// freeze stops a process in the middle of the load and lets it go on.
-func (r *run) freeze(ctx context.Context) error {
+// freeze stops a process in the middle of the load and lets it go on. end makes sure that it does, however the load ended: a broker that stands
+// still would stay so for good.
+func (r *run) freeze(ctx context.Context) (end func(), err error) {
 	o := &r.opts
 	if err := unix.Kill(o.FreezePid, 0); err != nil {
-		return fmt.Errorf("--freeze-pid %d: %w", o.FreezePid, err)
+		return nil, fmt.Errorf("--freeze-pid %d: %w", o.FreezePid, err)
 	}
-	middle := time.Duration(r.warmNs-r.nowNs()) + (o.Duration-o.Freeze)/2
-	go func() { // ends with the freeze, before the load does
+	ctx, cancel := context.WithCancel(ctx)
+	wait := func(d time.Duration) bool {
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(middle):
+			return false
+		case <-time.After(d):
+			return true
 		}
-		if unix.Kill(o.FreezePid, unix.SIGSTOP) == nil {
-			time.Sleep(o.Freeze)
+	}
+	middle := time.Duration(r.warmNs-r.nowNs()) + (o.Duration-o.Freeze)/2
+	over := make(chan struct{})
+	go func() { // ends with the freeze, or with end
+		defer close(over)
+		if wait(middle) && unix.Kill(o.FreezePid, unix.SIGSTOP) == nil {
+			wait(o.Freeze)
 			_ = unix.Kill(o.FreezePid, unix.SIGCONT)
 		}
 	}()
-	return nil
+	return func() { cancel(); <-over }, nil
 }
 
 // slowIn counts samples of at least ns.

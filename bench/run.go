@@ -133,9 +133,11 @@ func (r *run) load(ctx context.Context, log *histogramLog, seen *progress) (*out
 	cpuBefore := processCPU()
 	r.plan(r.nowNs())
 	if r.opts.Freeze > 0 {
-		if err := r.freeze(ctx); err != nil {
+		end, err := r.freeze(ctx)
+		if err != nil {
 			return nil, err
 		}
+		defer end()
 	}
 	finished := make(chan struct{})
 	defer close(finished)
