@@ -28,18 +28,7 @@ type headPlace struct {
 func withQueues(t *testing.T) (*sysio.FaultFS, map[headPlace]message.PhyOffset) {
 	t.Helper()
 	fsys, all := sysio.NewFaultFS(), map[headPlace]message.PhyOffset{}
-	o, err := parseDump(append([]string{"--repair", "--store", repairRoot}, repairSizes...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := o.startConfig(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := store.Open(store.Options{FS: fsys, Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := opened(t, fsys)
 	host := message.HostOf(netip.MustParseAddrPort("127.0.0.1:10911"))
 	add := func(topic string, id message.QueueID) {
 		body := []byte("body")

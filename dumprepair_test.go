@@ -54,8 +54,8 @@ type contents struct {
 	min      map[string]message.QueueOffset
 }
 
-// started opens the store and fills its queues.
-func started(t *testing.T, fsys *sysio.FaultFS) *store.Store {
+// opened opens the store with the sizes of the tests.
+func opened(t *testing.T, fsys *sysio.FaultFS) *store.Store {
 	t.Helper()
 	o, err := parseDump(append([]string{"--repair", "--store", repairRoot}, repairSizes...))
 	if err != nil {
@@ -69,6 +69,13 @@ func started(t *testing.T, fsys *sysio.FaultFS) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return st
+}
+
+// started opens the store and fills its queues.
+func started(t *testing.T, fsys *sysio.FaultFS) *store.Store {
+	t.Helper()
+	st := opened(t, fsys)
 	d := dispatch.New(dispatch.Options{Store: st, Shards: 2})
 	d.Start(st.Recovery().RedispatchFrom)
 	if !d.Stop(time.Now().Add(time.Minute)) {

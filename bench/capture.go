@@ -38,14 +38,13 @@ func (c *capture) begin(ctx context.Context, from time.Duration, seconds int) er
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+profileSlack)
 		defer cancel()
-		kinds := []string{fmt.Sprint("profile?seconds=", seconds), fmt.Sprint("block?seconds=", seconds), fmt.Sprint("mutex?seconds=", seconds)}
-		names := []string{"cpu", "block", "mutex"}
-		fetched := make(chan error, len(kinds))
-		for i := range kinds {
-			go func() { fetched <- c.fetch(ctx, kinds[i], names[i]) }()
+		sampled := map[string]string{"profile": "cpu", "block": "block", "mutex": "mutex"}
+		fetched := make(chan error, len(sampled))
+		for what, name := range sampled {
+			go func() { fetched <- c.fetch(ctx, fmt.Sprint(what, "?seconds=", seconds), name) }()
 		}
 		var all error
-		for range kinds {
+		for range sampled {
 			all = errors.Join(all, <-fetched)
 		}
 		c.done <- errors.Join(all, c.fetch(ctx, "heap", "heap"))

@@ -25,17 +25,14 @@ type Ratio struct {
 }
 
 func compareMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	kind := &modes[0]
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		if kind = modeNamed(args[0]); kind == nil {
-			fmt.Fprintf(stderr, "peregrine bench compare: %q is no load: expected send, pull, catchup, e2e, mixed or sync\n", args[0])
-			return exitUsage
-		}
-		args = args[1:]
+	kind, rest := modeFirst(args)
+	if kind == nil {
+		fmt.Fprintf(stderr, "peregrine bench compare: %q is no load: expected send, pull, catchup, e2e, mixed or sync\n", args[0])
+		return exitUsage
 	}
 	var with, rounds = "", 5
 	var out outputs
-	o, code, done := kind.parse(args, stdout, stderr, "compare", "peregrine bench compare [send|pull|catchup|e2e|mixed|sync]: the same load on two brokers, in turn", func(fs *pflag.FlagSet) {
+	o, code, done := kind.parse(rest, stdout, stderr, "compare", "peregrine bench compare [send|pull|catchup|e2e|mixed|sync]: the same load on two brokers, in turn", func(fs *pflag.FlagSet) {
 		fs.StringVar(&with, "with", "", "the other broker, host:port; ratios are its figures to those of --addr")
 		fs.IntVar(&rounds, "rounds", rounds, "runs on each")
 		out.flags(fs)
@@ -63,8 +60,7 @@ func compareMain(ctx context.Context, args []string, stdout, stderr io.Writer) i
 				fmt.Fprintf(stderr, "peregrine bench compare: %s: %v\n", load.Addr, err)
 				return exitBad
 			}
-			l, what := rep.mainLatency()
-			fmt.Fprintf(stderr, "round %d of %d, %s: %s messages/s, %s p50 %s, p99 %s\n", i+1, rounds, load.Addr, grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
+			fmt.Fprintf(stderr, "round %d of %d, %s: %s\n", i+1, rounds, load.Addr, rep.line())
 			if first {
 				c.A = append(c.A, rep)
 			} else {
@@ -131,8 +127,8 @@ func (c *comparison) write(w io.Writer, markdown bool) {
 }
 
 func (c *comparison) page() *page {
-	p := pageOf(&runs{Rounds: c.A[:1]})
-	p.Tables, p.Lines, p.Failures = nil, nil, c.failures()
+	p := newPage(c.A[0])
+	p.Failures = c.failures()
 	p.Facts = append(p.Facts, "- with: "+c.B[0].Conditions.Brokers[0].String())
 	p.add(c.table())
 	for i := range c.A {

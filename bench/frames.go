@@ -90,8 +90,9 @@ func newFrames(spec frameSpec, host message.Host, pid int, salt uint32) (*frames
 		element := message.AppendBatchElement(nil, 0, filler(spec.bodyBytes), spec.properties())
 		f.body = bytes.Repeat(element, spec.batch)
 		f.bodies = f.bodies[:0]
+		first := bytes.Index(element, filler(spec.bodyBytes))
 		for at := 0; at < len(f.body); at += len(element) {
-			f.bodies = append(f.bodies, at+bytes.Index(element, filler(spec.bodyBytes)))
+			f.bodies = append(f.bodies, at+first)
 		}
 		f.marks = findMarks(f.body)
 		if want := spec.batch * spec.marksPerMessage(); len(f.marks) != want {

@@ -3,6 +3,7 @@ package bench
 import (
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
 	"strings"
@@ -50,12 +51,12 @@ type pagePoint struct {
 
 // lineOf is a run in the charts of a page.
 func lineOf(label string, r *Report) pageLine {
-	l, what := r.mainLatency()
+	l, what := r.MainLatency()
 	return pageLine{Label: label, What: what, Curve: l.Curve, Series: r.Series}
 }
 
-// mainLatency is the distribution that a run is about.
-func (rep *Report) mainLatency() (*Latency, string) {
+// MainLatency is the distribution that a run is about, and its name.
+func (rep *Report) MainLatency() (*Latency, string) {
 	if c := rep.Consume; c != nil {
 		if c.Delivery != nil {
 			return c.Delivery, "delivery"
@@ -68,14 +69,26 @@ func (rep *Report) mainLatency() (*Latency, string) {
 	return rep.Service, "service"
 }
 
+// line is a run in one line.
+func (rep *Report) line() string {
+	l, what := rep.MainLatency()
+	return fmt.Sprintf("%s messages/s, %s p50 %s, p99 %s", grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
+}
+
+// newPage is a page with the conditions and warnings of a run, and no figures yet.
+func newPage(rep *Report) *page {
+	var facts strings.Builder
+	rep.writeConditions(&facts)
+	title, rest, _ := strings.Cut(strings.TrimSpace(facts.String()), "\n")
+	return &page{Title: title, Facts: strings.Split(rest, "\n"), Warnings: rep.Warnings}
+}
+
 // pageOf is the page of one or several runs.
 func pageOf(rs *runs) *page {
 	first := rs.Rounds[0]
-	var facts strings.Builder
-	first.writeConditions(&facts)
-	title, rest, _ := strings.Cut(strings.TrimSpace(facts.String()), "\n")
-	p := &page{Title: title, Facts: strings.Split(rest, "\n"), Failures: rs.failures(), Warnings: first.Warnings}
+	p := newPage(first)
 	if len(rs.Rounds) > 1 {
+		p.Failures = rs.failures()
 		p.add(rs.table())
 	} else {
 		p.Failures = first.Failures

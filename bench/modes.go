@@ -97,6 +97,14 @@ func OptionsOf(name string) (o Options, ok bool) {
 	return o, true
 }
 
+// modeFirst takes the name of a load from the front of a command's arguments, send where none stands there; nil for an unknown one.
+func modeFirst(args []string) (m *mode, rest []string) {
+	if len(args) == 0 || args[0] == "" || args[0][0] == '-' {
+		return &modes[0], args
+	}
+	return modeNamed(args[0]), args[1:]
+}
+
 func modeNamed(name string) *mode {
 	for i := range modes {
 		if modes[i].name == name {
@@ -153,8 +161,7 @@ func (m *mode) main(ctx context.Context, args []string, stdout, stderr io.Writer
 			return exitBad
 		}
 		if all.Rounds = append(all.Rounds, rep); rounds > 1 {
-			l, what := rep.mainLatency()
-			fmt.Fprintf(stderr, "run %d of %d: %s messages/s, %s p50 %s, p99 %s\n", i+1, rounds, grouped(int64(max(rep.Rate, rep.received()))), what, short(l.P50Ns), short(l.P99Ns))
+			fmt.Fprintf(stderr, "run %d of %d: %s\n", i+1, rounds, rep.line())
 		}
 		if ctx.Err() != nil {
 			break

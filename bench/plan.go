@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +84,7 @@ func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Wri
 		return err
 	}
 	defer control.close()
-	settings, err := brokerNumbers(control)
+	settings, err := brokerSettings(control)
 	if err != nil {
 		return err
 	}
@@ -114,20 +113,20 @@ func (c *capacity) measure(ctx context.Context, o Options, pid int, notes io.Wri
 	}
 	messages := float64(rep.Dispatch.Acknowledged)
 	c.LogBytes, c.QueueBytes = (after-before)/messages, queueUnitBytes
-	if settings.text["messageIndexEnable"] != "false" {
+	if settings["messageIndexEnable"] != "false" {
 		keys := 1.0 // UNIQ_KEY
 		if o.Keys || o.Key != "" {
 			keys++
 		}
-		c.IndexBytes = keys * (indexItemBytes + indexSlotBytes*settings.number("maxHashSlotNum", 5_000_000)/settings.number("maxIndexNum", 20_000_000))
+		c.IndexBytes = keys * (indexItemBytes + indexSlotBytes*settingOr(settings, "maxHashSlotNum", 5_000_000)/settingOr(settings, "maxIndexNum", 20_000_000))
 	}
 	if c.Rate == 0 {
 		c.Rate = rep.Rate
 	}
-	c.DiskRatio = settings.number("diskMaxUsedSpaceRatio", 75) / 100
+	c.DiskRatio = settingOr(settings, "diskMaxUsedSpaceRatio", 75) / 100
 	const day = 24 * 3600
 	c.DiskDays = c.DiskBytes * c.DiskRatio / (c.Rate * (c.LogBytes + c.QueueBytes + c.IndexBytes)) / day
-	c.ReservedDays = settings.number("fileReservedTime", 72) / 24
+	c.ReservedDays = settingOr(settings, "fileReservedTime", 72) / 24
 	if pid == 0 {
 		return nil
 	}
@@ -198,50 +197,21 @@ func queueMemory(ctx context.Context, control *control, o Options, pid int) (mem
 	return &per, err
 }
 
-// numbers are a broker's settings.
-type numbers struct{ text map[string]string }
-
-func (n numbers) number(key string, otherwise float64) float64 {
-	if v, err := strconv.ParseFloat(n.text[key], 64); err == nil && v > 0 {
+// settingOr is a setting that is a number above 0.
+func settingOr(settings map[string]string, key string, otherwise float64) float64 {
+	if v, err := strconv.ParseFloat(settings[key], 64); err == nil && v > 0 {
 		return v
 	}
 	return otherwise
 }
 
-func brokerNumbers(c *control) (numbers, error) {
-	n := numbers{map[string]string{}}
-	res, err := c.ask(wire.RequestGetBrokerConfig, nil)
-	if err != nil || res.Code != 0 {
-		return n, err
-	}
-	for line := range strings.Lines(string(res.Body)) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			n.text[key] = value
-		}
-	}
-	return n, nil
-}
-
 // runtimeNumber is one of the numbers that a broker tells of itself.
 func runtimeNumber(c *control, key string) (float64, error) {
-	res, err := c.ask(wire.RequestGetBrokerRuntimeInfo, nil)
+	_, table, err := runtimeInfo(c)
 	if err != nil {
 		return 0, err
 	}
-	if res.Code != 0 {
-		return 0, answerError("runtime info", res)
-	}
-	var info struct {
-		Table map[string]string `json:"table"`
-	}
-	text, err := wire.StandardJSON(res.Body)
-	if err == nil {
-		err = json.Unmarshal(text, &info)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("runtime info: %w", err)
-	}
-	v, err := strconv.ParseFloat(info.Table[key], 64)
+	v, err := strconv.ParseFloat(table[key], 64)
 	if err != nil {
 		return 0, fmt.Errorf("the broker does not tell its %s", key)
 	}

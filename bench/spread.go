@@ -84,9 +84,17 @@ type Spread struct {
 }
 
 func spreadOf(name string, values []float64, show func(float64) string) Spread {
+	return Spread{Name: name, Values: values, Median: Median(values), Min: slices.Min(values), Max: slices.Max(values), show: show}
+}
+
+// Median is the one in the middle, or what is half-way between the two there; 0 of none. It leaves values as they are.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	return Spread{Name: name, Values: values, Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1], show: show}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // spreads are the figures that every one of the runs has.

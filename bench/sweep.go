@@ -45,17 +45,14 @@ type SweepPoint struct {
 }
 
 func sweepMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	kind := &modes[0]
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		if kind = modeNamed(args[0]); kind == nil || !kind.sends {
-			fmt.Fprintf(stderr, "peregrine bench sweep: %q has no rate: expected send, e2e, mixed or sync\n", args[0])
-			return exitUsage
-		}
-		args = args[1:]
+	kind, rest := modeFirst(args)
+	if kind == nil || !kind.sends {
+		fmt.Fprintf(stderr, "peregrine bench sweep: %q has no rate: expected send, e2e, mixed or sync\n", args[0])
+		return exitUsage
 	}
 	from, upTo, factor, limit, hold := 1000.0, float64(rateMax), 1.6, 5*time.Millisecond, 30*time.Second
 	var out outputs
-	o, code, done := kind.parse(args, stdout, stderr, "sweep",
+	o, code, done := kind.parse(rest, stdout, stderr, "sweep",
 		"peregrine bench sweep [send|e2e|mixed|sync]: rate against latency, and the largest rate whose 99th percentile keeps a limit, confirmed by a longer run; --duration is that of each step",
 		func(fs *pflag.FlagSet) {
 			fs.Float64Var(&from, "from", from, "first rate, messages a second")
@@ -151,7 +148,7 @@ func (s *sweep) run(ctx context.Context, o Options, from, upTo, factor float64, 
 }
 
 func (s *sweep) judge(rate float64, rep *Report) SweepPoint {
-	l, what := rep.mainLatency()
+	l, what := rep.MainLatency()
 	p := SweepPoint{Rate: rate, Reached: rep.Rate, P50Ns: l.P50Ns, P99Ns: l.P99Ns, P999Ns: l.P999Ns, MaxNs: l.MaxNs, Seconds: rep.Seconds}
 	switch {
 	case len(rep.Failures) > 0:
@@ -228,9 +225,8 @@ func (s *sweep) write(w io.Writer, markdown bool) {
 }
 
 func (s *sweep) page() *page {
-	p := pageOf(&runs{Rounds: []*Report{s.first}})
+	p := newPage(s.first)
 	p.Title = "sweep: " + s.verdict()
-	p.Tables, p.Lines, p.Failures = nil, nil, nil
 	p.add(s.table())
 	for _, x := range s.Points {
 		p.Points = append(p.Points, pagePoint{Rate: x.Rate, P50: float64(x.P50Ns) / 1e6, P99: float64(x.P99Ns) / 1e6, P999: float64(x.P999Ns) / 1e6})

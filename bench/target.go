@@ -242,26 +242,21 @@ func maxOffsets(c *control, t *target, topic string) (sum int64, err error) {
 
 // brokerFacts asks a broker who it is and how it is set. What it does not tell stays empty.
 func brokerFacts(c *control) (version string, settings map[string]string) {
-	res, err := c.ask(wire.RequestGetBrokerRuntimeInfo, nil)
-	if err != nil {
+	answered, info, err := runtimeInfo(c)
+	if answered == nil {
 		return "", nil
 	}
-	version = fmt.Sprintf("protocol version %d", res.Version)
-	if res.Code == 0 {
-		var info struct {
-			Table map[string]string `json:"table"`
-		}
-		if text, err := wire.StandardJSON(res.Body); err == nil && json.Unmarshal(text, &info) == nil && info.Table["brokerVersionDesc"] != "" {
-			version = info.Table["brokerVersionDesc"]
-		}
+	version = fmt.Sprintf("protocol version %d", answered.Version)
+	if err == nil && info["brokerVersionDesc"] != "" {
+		version = info["brokerVersionDesc"]
 	}
-	if res, err = c.ask(wire.RequestGetBrokerConfig, nil); err != nil || res.Code != 0 {
+	all, err := brokerSettings(c)
+	if err != nil {
 		return version, nil
 	}
-	wanted := map[string]bool{"brokerName": true, "brokerRole": true, "flushDiskType": true, "mappedFileSizeCommitLog": true, "mapedFileSizeCommitLog": true,
-		"transientStorePoolEnable": true, "writeWithoutMmap": true, "useTLS": true, "messageIndexEnable": true}
-	for line := range strings.Lines(string(res.Body)) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && wanted[key] {
+	for _, key := range []string{"brokerName", "brokerRole", "flushDiskType", "mappedFileSizeCommitLog", "mapedFileSizeCommitLog", "transientStorePoolEnable",
+		"writeWithoutMmap", "useTLS", "messageIndexEnable"} {
+		if value, ok := all[key]; ok {
 			if settings == nil {
 				settings = map[string]string{}
 			}
@@ -269,4 +264,40 @@ func brokerFacts(c *control) (version string, settings map[string]string) {
 		}
 	}
 	return version, settings
+}
+
+// runtimeInfo asks for what a broker tells of its state. The answer is nil if none came; it is valid until the next question.
+func runtimeInfo(c *control) (answer *wire.Command, table map[string]string, err error) {
+	if answer, err = c.ask(wire.RequestGetBrokerRuntimeInfo, nil); err != nil {
+		return nil, nil, err
+	}
+	if answer.Code != 0 {
+		return answer, nil, answerError("runtime info", answer)
+	}
+	var info struct {
+		Table map[string]string `json:"table"`
+	}
+	text, err := wire.StandardJSON(answer.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &info)
+	}
+	if err != nil {
+		return answer, nil, fmt.Errorf("runtime info: %w", err)
+	}
+	return answer, info.Table, nil
+}
+
+// brokerSettings asks for a broker's configuration; a broker that does not tell it has none.
+func brokerSettings(c *control) (settings map[string]string, err error) {
+	res, err := c.ask(wire.RequestGetBrokerConfig, nil)
+	if err != nil || res.Code != 0 {
+		return nil, err
+	}
+	settings = map[string]string{}
+	for line := range strings.Lines(string(res.Body)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			settings[key] = value
+		}
+	}
+	return settings, nil
 }

@@ -1,9 +1,10 @@
 package broker
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"peregrine/flush"
 )
 
 // stageBuckets is the number of buckets of a stage's histogram: the first holds up to 1 us, each next one is twice as wide, the last has no end.
@@ -36,11 +37,7 @@ type stage struct {
 //
 // hot: 0 allocs, two plain loads and stores.
 func (s *stage) took(d time.Duration, n uint64) {
-	i := 0
-	if d > stageBucketNs {
-		i = min(bits.Len64(uint64(d-1)/stageBucketNs), stageBuckets-1)
-	}
-	b := &s.buckets[i]
+	b := &s.buckets[flush.Bucket(int64(d), stageBucketNs, stageBuckets)]
 	b.Store(b.Load() + n)
 	s.sumNs.Store(s.sumNs.Load() + n*uint64(max(d, 0)))
 }

@@ -44,11 +44,16 @@ func BucketUpperNs(i int) int64 {
 }
 
 // bucketOf returns the bucket of a duration.
-func bucketOf(ns int64) int {
-	if ns <= bucketUnitNs {
+func bucketOf(ns int64) int { return Bucket(ns, bucketUnitNs, BucketCount) }
+
+// Bucket returns the bucket of a duration among count of which the first ends at unitNs, each next one is twice as wide, and the last has no end.
+//
+// hot: 0 allocs.
+func Bucket(ns, unitNs int64, count int) int {
+	if ns <= unitNs {
 		return 0
 	}
-	return min(bits.Len64(uint64((ns-1)/bucketUnitNs)), BucketCount-1)
+	return min(bits.Len64(uint64((ns-1)/unitNs)), count-1)
 }
 
 // counters are written by the flusher (timeouts and refused by waiters) and read by Stats.

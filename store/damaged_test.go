@@ -85,6 +85,20 @@ func (e expectation) places() map[place]message.PhyOffset {
 	return all
 }
 
+// servesJust expects that got, which it empties, is want.
+func servesJust(t *testing.T, round int, got, want map[place]message.PhyOffset) {
+	t.Helper()
+	for at, phy := range want {
+		if got[at] != phy {
+			t.Errorf("round %d: %v names %d, want %d", round, at, got[at], phy)
+		}
+		delete(got, at)
+	}
+	for at, phy := range got {
+		t.Errorf("round %d: %v serves %d", round, at, phy)
+	}
+}
+
 // served reads every visible message of the store and checks that it stands where its record says.
 func served(t *testing.T, s *Store) map[place]message.PhyOffset {
 	t.Helper()

@@ -89,15 +89,7 @@ func oneByteOfAHead(t *testing.T, leave func(*testing.T, *sysio.FaultFS, setting
 		got := served(t, s)
 		phy, shown := got[hit]
 		delete(got, hit)
-		for at, phy := range want {
-			if got[at] != phy {
-				t.Errorf("round %d: %v names %d, want %d", round, at, got[at], phy)
-			}
-			delete(got, at)
-		}
-		for at, phy := range got {
-			t.Errorf("round %d: %v serves %d", round, at, phy)
-		}
+		servesJust(t, round, got, want)
 		told := strings.Count(lines.String(), "damaged part of the log stepped over")
 		switch {
 		case shown && phy != spoiled:

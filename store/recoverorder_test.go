@@ -87,15 +87,7 @@ func TestADamagedHeadCostsItsRecordAlone(t *testing.T) {
 					}
 					mustDispatch(t, s, r.RedispatchFrom)
 					got := served(t, s)
-					for at, phy := range want {
-						if got[at] != phy {
-							t.Errorf("round %d: %v names %d, want %d", round, at, got[at], phy)
-						}
-						delete(got, at)
-					}
-					for at, phy := range got {
-						t.Errorf("round %d: %v serves %d", round, at, phy)
-					}
+					servesJust(t, round, got, want)
 					switch round {
 					case 1:
 						s.abandon()

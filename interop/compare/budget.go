@@ -57,15 +57,8 @@ func rateOf(r *bench.Report) float64 {
 }
 
 func timesOf(r *bench.Report) *bench.Latency {
-	switch {
-	case r.Consume != nil && r.Consume.Delivery != nil:
-		return r.Consume.Delivery
-	case r.Consume != nil:
-		return r.Consume.Pull
-	case r.Response != nil:
-		return r.Response
-	}
-	return r.Service
+	l, _ := r.MainLatency()
+	return l
 }
 
 func p50Of(r *bench.Report) float64  { return float64(timesOf(r).P50Ns) }
@@ -217,7 +210,7 @@ func budgetTable(rows []budgetRow, all []taken) (text string, good bool) {
 				values = append(values, figure(m))
 			}
 		}
-		return medianOfValues(values)
+		return bench.Median(values)
 	}
 	t := table.NewWriter()
 	t.AppendHeader(table.Row{"row", "figure", "beside", "theirs", "ours", "ratio", "asked for", "verdict"})
@@ -267,15 +260,6 @@ func budgetTable(rows []budgetRow, all []taken) (text string, good bool) {
 		}
 	}
 	return b.String() + "\n", good
-}
-
-func medianOfValues(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // keepResults writes table and reports to perf/results, named by the time.

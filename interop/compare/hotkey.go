@@ -103,9 +103,7 @@ func medianP99(reports []*bench.Report) float64 {
 	for _, r := range reports {
 		values = append(values, float64(r.Service.P99Ns))
 	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	return bench.Median(values)
 }
 
 // queryHotKey sends as many messages with the key as one answer holds, one after another, and then counts the answers that are not exactly

@@ -169,5 +169,5 @@ func medianOf(all []measurement, row, broker string, value func(*bench.Report) f
 			values = append(values, value(m.Report))
 		}
 	}
-	return medianOfValues(values)
+	return bench.Median(values)
 }

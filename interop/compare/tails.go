@@ -91,12 +91,12 @@ func measureTails(ctx context.Context, o options, dir string) (good bool, err er
 				}
 			}
 		}
-		a, b := medianOfValues(without), medianOfValues(with)
+		a, b := bench.Median(without), bench.Median(with)
 		verdict := "holds"
 		if b/a > tailRatioMax {
 			verdict, good = "MISSED", false
 		}
-		t.AppendRow(table.Row{d.name, showTime(a), showTime(b), fmt.Sprintf("%.2f", b/a), showTime(medianOfValues(withoutMax)), showTime(medianOfValues(withMax)), verdict})
+		t.AppendRow(table.Row{d.name, showTime(a), showTime(b), fmt.Sprintf("%.2f", b/a), showTime(bench.Median(withoutMax)), showTime(bench.Median(withMax)), verdict})
 	}
 	fmt.Println(t.RenderMarkdown())
 	return good, nil

@@ -85,15 +85,7 @@ final class AdminScenarios {
     static void timeSpan(Session session) throws Exception {
         String topic = session.topic("t");
         String group = session.group("g");
-        DefaultMQProducer producer = session.producer();
-        OffsetScenarios.fill(session, producer, topic, "first", 0, PER_QUEUE);
-        DefaultMQPushConsumer first = session.consumer("A", group, topic, "*");
-        first.start();
-        session.awaitArrivals(2 * PER_QUEUE);
-        DefaultMQAdminExt admin = session.admin();
-        committed(session, admin, first, group, topic);
-        first.shutdown();
-        OffsetScenarios.fill(session, producer, topic, "second", PER_QUEUE, PER_QUEUE + 5);
+        DefaultMQAdminExt admin = halfConsumed(session, topic, group);
         long asked = System.currentTimeMillis();
         var spans = admin.queryConsumeTimeSpan(topic, group);
         long answered = System.currentTimeMillis();
@@ -111,15 +103,7 @@ final class AdminScenarios {
     static void cloneOffsets(Session session) throws Exception {
         String topic = session.topic("t");
         String group = session.group("g");
-        DefaultMQProducer producer = session.producer();
-        OffsetScenarios.fill(session, producer, topic, "first", 0, PER_QUEUE);
-        DefaultMQPushConsumer source = session.consumer("A", group, topic, "*");
-        source.start();
-        session.awaitArrivals(2 * PER_QUEUE);
-        DefaultMQAdminExt admin = session.admin();
-        committed(session, admin, source, group, topic);
-        source.shutdown();
-        OffsetScenarios.fill(session, producer, topic, "second", PER_QUEUE, PER_QUEUE + 5);
+        DefaultMQAdminExt admin = halfConsumed(session, topic, group);
         session.told("to an unknown group", () -> commit(session, admin, group, session.group("tool"), topic));
         var config = admin.examineSubscriptionGroupConfig(session.broker, group);
         config.setGroupName(session.group("tool"));
@@ -133,6 +117,20 @@ final class AdminScenarios {
         session.consumer("B", session.group("broker"), topic, "*").start();
         session.awaitArrivals(2 * PER_QUEUE + 2 * 2 * 5);
         session.calm();
+    }
+
+    /** A group has consumed and committed what was there, and is gone when more comes. */
+    private static DefaultMQAdminExt halfConsumed(Session session, String topic, String group) throws Exception {
+        DefaultMQProducer producer = session.producer();
+        OffsetScenarios.fill(session, producer, topic, "first", 0, PER_QUEUE);
+        DefaultMQPushConsumer consumer = session.consumer("A", group, topic, "*");
+        consumer.start();
+        session.awaitArrivals(2 * PER_QUEUE);
+        DefaultMQAdminExt admin = session.admin();
+        committed(session, admin, consumer, group, topic);
+        consumer.shutdown();
+        OffsetScenarios.fill(session, producer, topic, "second", PER_QUEUE, PER_QUEUE + 5);
+        return admin;
     }
 
     /** Until the broker has all the offsets of a consumer: commits are one-way. */
