@@ -151,9 +151,9 @@ func TestFailedSyncIsFinal(t *testing.T) {
 				c.Request(log.append(50))
 				synctest.Wait()
 				results := make(chan error, 10)
-				for range cap(results) {
-					end := log.append(10)
-					go func() { results <- c.Wait(end, time.Time{}) }()
+				log.append(100) // before anybody waits: the one sync that fails is of all of it
+				for i := range cap(results) {
+					go func() { results <- c.Wait(message.PhyOffset(60+10*i), time.Time{}) }()
 				}
 				for range cap(results) {
 					var se *SyncError
