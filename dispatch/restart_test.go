@@ -169,7 +169,10 @@ func hasty() KeeperOptions {
 // record of the log once, in order and without a gap; the log has everything that was acknowledged, except after a power cut
 // in ASYNC_FLUSH.
 func TestQueuesSurviveCrashes(t *testing.T) {
-	const rounds = 12
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
 	for _, shards := range []int{1, 4} {
 		for _, sync := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d shards sync %v", shards, sync), func(t *testing.T) {

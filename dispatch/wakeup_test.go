@@ -12,7 +12,10 @@ import (
 // A lost wake-up leaves the reader asleep in front of confirmed records. Each round confirms one record and waits until it
 // is dispatched, so that the reader goes to sleep all the time and no later Wake repairs a loss.
 func TestNoWakeUpIsLost(t *testing.T) {
-	const rounds = 200_000
+	rounds := int64(200_000)
+	if testing.Short() {
+		rounds /= 20
+	}
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			b := begin(t, shards, nil)

@@ -97,7 +97,7 @@ func (a *Apache) Start() error {
 		return err
 	}
 	a.nameServer, err = StartProcess("Apache name server", filepath.Join(a.options.Dir, "namesrv.log"),
-		a.java([]string{"-Xmx256m", "-XX:+UseSerialGC"}, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", nameServerConf), nil)
+		a.java(briefJVM("256m"), "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", nameServerConf), nil)
 	if err != nil {
 		return err
 	}

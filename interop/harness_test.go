@@ -161,7 +161,7 @@ func startApache(dir string, values map[string]string) (*Apache, error) {
 	// is looked at here.
 	all := map[string]string{"waitTimeMillsInSendQueue": "20000", "waitTimeMillsInPullQueue": "20000", "osPageCacheBusyTimeOutMills": "20000"}
 	maps.Copy(all, values)
-	return StartApache(ApacheOptions{ClassPath: classPath, Dir: dir, Heap: "512m", Settings: all})
+	return StartApache(ApacheOptions{ClassPath: classPath, Dir: dir, Heap: "512m", JVM: briefJVM("512m"), Settings: all})
 }
 
 // client is one client program: how to start it with options and scenarios.
@@ -176,7 +176,7 @@ func javaClient(version, classPath string, options ...string) client {
 		name += " binary"
 	}
 	return client{name, func(dir string, arguments ...string) (string, []string) {
-		line := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir, "-Dfile.encoding=UTF-8"}
+		line := append(briefJVM("512m"), "-Duser.home="+dir, "-Dfile.encoding=UTF-8")
 		line = append(append(line, options...), "-cp", classPath, "peregrine.interop.Main")
 		return "java", append(line, arguments...)
 	}}

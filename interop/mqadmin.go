@@ -28,10 +28,15 @@ func writeToolsLogging(dir string) error {
 	return os.WriteFile(filepath.Join(conf, "logback_tools.xml"), []byte(toolsLogging), 0o644)
 }
 
+// briefJVM are the options of a JVM that lives for seconds beside others: it has no time to gain by a second compiler and a thread
+// for each collector.
+func briefJVM(heap string) []string {
+	return []string{"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+}
+
 // toolsLine is the start of a command line for a class of the tools.
 func toolsLine(home, classPath, class string) []string {
-	return []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + home, "-Drocketmq.home.dir=" + home,
-		"-cp", classPath, class}
+	return append(briefJVM("128m"), "-Duser.home="+home, "-Drocketmq.home.dir="+home, "-cp", classPath, class)
 }
 
 // Mqadmin is a JVM that runs one mqadmin command after the other. One goroutine uses it.

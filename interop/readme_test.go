@@ -33,7 +33,7 @@ func TestReadmeExampleWorks(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out.log")
 	var lines []string
-	p, err := StartProcess("First", out, command(dir, "java", "-Xmx256m", "-Duser.home="+dir, "-cp", classPath, "First.java"), func(line []byte) {
+	p, err := StartProcess("First", out, command(dir, "java", append(briefJVM("256m"), "-Duser.home="+dir, "-cp", classPath, "First.java")...), func(line []byte) {
 		lines = append(lines, string(line))
 	})
 	if err != nil {

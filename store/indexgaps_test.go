@@ -71,7 +71,10 @@ func TestMissingIndexFilesAreMadeAgain(t *testing.T) {
 			if testing.Short() && keyless == 0 {
 				continue
 			}
-			for _, end := range []string{"clean", "of the original", "killed", "cut off"} {
+			for i, end := range []string{"clean", "of the original", "killed", "cut off"} {
+				if testing.Short() && i%2 == 0 {
+					continue
+				}
 				t.Run(fmt.Sprint(name, "/", keyless, "/", end), func(t *testing.T) {
 					fsys, set := gapStore(t, keys, keyless)
 					names := indexNames(t, fsys, set)

@@ -104,7 +104,7 @@ func TestRecoveryBehindALostPageCanBeCutOff(t *testing.T) {
 			cutOff := 0
 			step := 1
 			if testing.Short() {
-				step = 7
+				step = 19
 			}
 			for after := 0; ; after += step {
 				fsys := damaged.Kill()

@@ -278,7 +278,11 @@ func TestRetentionOvertakesALevel(t *testing.T) {
 // Killed or cut off from power at any moment: every message that the log has is delivered, and exactly once unless the power
 // cut damaged the copy of one that was delivered before: then it is delivered again, and so are those behind it.
 func TestACrashDeliversNothingTwiceAndLosesNothing(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			o := options{syncFlush: seed%2 == 1, segment: 1 << (15 + seed%3)}

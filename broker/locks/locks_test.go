@@ -106,6 +106,10 @@ func (m *model) lock(group, client string, queues []wire.MessageQueue, ref netio
 // Case C12: three clients, four queues, two groups, any order of lock, renew, unlock, disconnect, restart and time. What a
 // client believes is derived from its answers alone: never do two of a group believe in the same queue.
 func TestNeverTwoOwners(t *testing.T) {
+	steps := 100_000
+	if testing.Short() {
+		steps /= 20
+	}
 	for _, keep := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(1, 2))
 		table, m := New(Options{KeepOnClose: keep}), &model{map[string]lock{}}
@@ -117,7 +121,7 @@ func TestNeverTwoOwners(t *testing.T) {
 		refs := map[string]netio.ConnRef{}
 		slot := uint32(0)
 		now := message.Millis(0)
-		for step := range 100_000 {
+		for step := range steps {
 			group, client := []string{"g", "h"}[r.IntN(2)], []string{"A", "B", "C"}[r.IntN(3)]
 			if _, connected := refs[client]; !connected {
 				slot++

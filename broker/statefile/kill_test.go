@@ -21,7 +21,12 @@ import (
 const writerEnv = "PEREGRINE_TEST_STATEFILES"
 
 // kills is how many such processes are killed (case S05).
-const kills = 200
+func kills() int {
+	if testing.Short() {
+		return 20
+	}
+	return 200
+}
 
 func writtenFiles() []string {
 	return []string{"topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"}
@@ -81,7 +86,7 @@ func TestKillsLeaveWholeFiles(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, seed))
 	saved := make([]int, len(writtenFiles()))
-	for range kills {
+	for range kills() {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+dir)
 		out, err := cmd.StdoutPipe()
@@ -131,5 +136,5 @@ func TestKillsLeaveWholeFiles(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d kills, %d saves of each file", kills, saved[0])
+	t.Logf("%d kills, %d saves of each file", kills(), saved[0])
 }
