@@ -3,7 +3,9 @@ package interop
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -168,5 +170,34 @@ func TestKillReachesTheWholeGroup(t *testing.T) {
 	}
 	if err := p.Stop(syscall.SIGTERM, time.Second); err != nil {
 		t.Errorf("stopping what has ended: %v", err)
+	}
+}
+
+// A child lives as long as this process, not only as long as the thread on which it was started: the threads of the load generator end
+// with each of its runs.
+func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
+	children := make(chan *Process, 2)
+	var locked sync.WaitGroup
+	locked.Add(cap(children)) // so that one of the threads is not the first of the process, which never ends
+	for range cap(children) {
+		go func() { // its thread ends with it, for it is not unlocked
+			runtime.LockOSThread()
+			locked.Done()
+			locked.Wait()
+			p, err := StartProcess("cat", filepath.Join(t.TempDir(), "log"), exec.Command("cat"), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			children <- p
+		}()
+	}
+	for range cap(children) {
+		p := <-children
+		select {
+		case <-p.Ended():
+			t.Errorf("it ended with code %d", p.ExitCode())
+		case <-time.After(200 * time.Millisecond): // the kernel takes microseconds
+		}
+		p.kill()
 	}
 }

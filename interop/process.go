@@ -61,7 +61,7 @@ func StartProcess(name, logFile string, cmd *exec.Cmd, sink func(line []byte)) (
 		log.Close()
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startCommand(cmd); err != nil {
 		log.Close()
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

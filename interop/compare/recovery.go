@@ -139,8 +139,7 @@ func (r *recovery) round(ctx context.Context, name, situation string, killNext b
 	load := recoveryLoads()[0]
 	load.Addr, load.Warmup, load.Duration, load.Rate = b.Addr(), 0, lastWords, lastWordsRate
 	if _, err := bench.Run(ctx, load, io.Discard); err != nil {
-		// The original resets connections now and then right after a long start. What it took counts; the ends are asked for below.
-		fmt.Fprintf(os.Stderr, "%s: sending before the stop: %v\n", name, err)
+		return fmt.Errorf("sending before the stop: %w", err)
 	}
 	if err := r.await(b); err != nil {
 		return fmt.Errorf("%w\n%s", err, b.Logs())
