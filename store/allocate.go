@@ -211,7 +211,7 @@ func (a *allocator) create(start message.PhyOffset, whole bool) (*mappedFile, er
 		}
 	}
 	if err == nil {
-		err = f.attach(file, l.set.readAhead)
+		err = f.attach(file, &l.set)
 	} else {
 		file.Close()
 	}

@@ -336,7 +336,7 @@ func (r *recovery) cutLog(end message.PhyOffset) error {
 		r.logger.Warn("the end of the log was torn: no queue entry, no index item and no start of a file names a record behind it; cut",
 			"file", f.path, "position", int64(end), "bytes", n)
 	}
-	if err := f.attach(file, r.s.set.readAhead); err != nil {
+	if err := f.attach(file, &r.s.set); err != nil {
 		return err
 	}
 	f.allocated.Store(at)

@@ -496,11 +496,9 @@ func (m *faultMapping) Populate(off, n int64) error {
 	return call.end(pathError("populate", m.path, err))
 }
 
-func (m *faultMapping) AdviseNormal(off, n int64) error { return m.hint(off, n) }
-
 func (m *faultMapping) AdviseRandom(off, n int64) error { return m.hint(off, n) }
 
-func (m *faultMapping) AdviseWillNeed(off, n int64) error { return m.hint(off, n) }
+func (m *faultMapping) Forget(off, n int64) error { return m.hint(off, n) }
 
 func (m *faultMapping) Lock(off, n int64) error { return m.memLock(OpMemLock, off, n) }
 

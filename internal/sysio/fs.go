@@ -92,10 +92,11 @@ type Mapping interface {
 	// that the first write to them costs no page fault. It changes no byte, but the pages are dirty afterwards and the kernel
 	// writes them once more: keep the range small. The range must have been allocated.
 	Populate(off, n int64) error
-	// AdviseNormal, AdviseRandom and AdviseWillNeed tell the kernel how [off, off+n) will be read. Hints only.
-	AdviseNormal(off, n int64) error
+	// AdviseRandom tells the kernel that [off, off+n) is touched at random: it brings in nothing around a page. A hint only.
 	AdviseRandom(off, n int64) error
-	AdviseWillNeed(off, n int64) error
+	// Forget takes the pages from the one that holds off to the last one that ends by off+n out of the mapping (MADV_DONTNEED): no
+	// byte is lost, the next access finds them in the page cache and costs a page fault. A hint only.
+	Forget(off, n int64) error
 	// Lock keeps [off, off+n) in memory until Unlock or Unmap (mlock; bounded by RLIMIT_MEMLOCK).
 	Lock(off, n int64) error
 	Unlock(off, n int64) error
