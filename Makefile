@@ -7,7 +7,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-limits bench-tails bench-micro fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-producer bench-memory bench-dispatch bench-limits bench-tails bench-micro fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/peregrine .
@@ -96,6 +96,18 @@ bench-idle: build
 # Every row of the budget on the original, peregrine and a bare gnet server, in turn (some 40 minutes; BUDGET='--only JSON --rounds 1' for less).
 bench-vs-apache: build
 	$(GO) run ./interop/compare budget --rounds 5 --duration 5s $(BUDGET)
+
+# Apache's own benchmark Producer (rocketmq-example, which Maven brings: PEREGRINE_INTEROP=required for the first time), unmodified, at both brokers in turn (some 4 minutes).
+bench-producer: build
+	$(GO) run ./interop/compare producer --rounds 3 --duration 20s $(PRODUCER)
+
+# Anonymous memory of both brokers with nothing, 1,000 connections, 10,000 queues (some 2 minutes; MEMORY='--topics 125' for 1,000 queues).
+bench-memory: build
+	$(GO) run ./interop/compare memory $(MEMORY)
+
+# How long queues and index need after 60 s of sends at full rate, and what the index costs sends (some 3 minutes, 20 GB of disk; DISPATCH='--burst 10s --rounds 1' for less).
+bench-dispatch: build
+	$(GO) run ./interop/compare dispatch --rounds 3 --duration 10s $(DISPATCH)
 
 # What this machine can do at most.
 bench-limits: build

@@ -73,6 +73,14 @@ func (c *Toolchain) ServerClassPath(version string) (string, error) {
 	})
 }
 
+// ExampleClassPath is the class path of the original's benchmark programs and their client.
+func (c *Toolchain) ExampleClassPath(version string) (string, error) {
+	return c.once("example "+version, func() (string, error) {
+		file := filepath.Join(c.Root, "java", "target", version+"-example", "classpath.txt")
+		return c.maven(file, "", "-Drocketmq.version="+version, "-Dexample", "-Dclasspath.file="+file)
+	})
+}
+
 // maven leaves a class path in classPathFile and returns it. It runs only when sources or pom changed since, or a jar is gone.
 func (c *Toolchain) maven(classPathFile, phase string, options ...string) (string, error) {
 	if err := haveAll("java", "mvn"); err != nil {

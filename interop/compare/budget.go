@@ -141,13 +141,8 @@ func compareBudget(ctx context.Context, o options, dir string, theirs *interop.A
 		original: {original, theirs.Addr(), theirs.BrokerPID(), theirs.Logs}, peregrine: {peregrine, ours.Addr(), ours.Process().Pid(), ours.Logs},
 		peregrineOwn: {peregrineOwn, own.Addr(), own.Process().Pid(), own.Logs}, bareGnet: {name: bareGnet, addr: bare, logs: func() string { return "" }},
 	}
-	fmt.Fprintf(os.Stderr, "warming the original for %v\n", o.warm)
-	if o.warm > 0 {
-		warm := bench.DefaultOptions()
-		warm.Addr, warm.Duration, warm.Encoding = theirs.Addr(), o.warm, wire.EncodingBinary
-		if _, err := bench.Run(ctx, warm, os.Stderr); err != nil {
-			return false, fmt.Errorf("%w\n%s", err, theirs.Logs())
-		}
+	if err := warmOriginal(ctx, o, theirs); err != nil {
+		return false, err
 	}
 	rows := slices.DeleteFunc(budgetRows(), func(r budgetRow) bool { return !strings.Contains(r.name, o.only) })
 	var all []taken
@@ -172,6 +167,20 @@ func compareBudget(ctx context.Context, o options, dir string, theirs *interop.A
 	text, good := budgetTable(rows, all)
 	fmt.Print(text)
 	return good, keepResults(o, text, all)
+}
+
+// warmOriginal gives the original the load before anything counts.
+func warmOriginal(ctx context.Context, o options, theirs interop.Broker) error {
+	fmt.Fprintf(os.Stderr, "warming the original for %v\n", o.warm)
+	if o.warm <= 0 {
+		return nil
+	}
+	warm := bench.DefaultOptions()
+	warm.Addr, warm.Duration, warm.Encoding = theirs.Addr(), o.warm, wire.EncodingBinary
+	if _, err := bench.Run(ctx, warm, os.Stderr); err != nil {
+		return fmt.Errorf("%w\n%s", err, theirs.Logs())
+	}
+	return ctx.Err()
 }
 
 func takeRow(ctx context.Context, o options, r budgetRow, s server) (m taken, err error) {

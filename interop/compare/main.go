@@ -1,8 +1,11 @@
 // Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`, `make bench-vs-apache`, `make bench-limits`, `make bench-tails`,
-// `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`.
+// `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`, `make bench-producer`, `make bench-memory`, `make bench-dispatch`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare budget     every row of the budget on the original, peregrine and a bare gnet server, interleaved
+//	compare producer   what the original's own benchmark Producer says of both brokers, interleaved
+//	compare memory     anonymous memory of both with nothing, with 1,000 connections and with 10,000 queues
+//	compare dispatch   how long queues and index of peregrine need after sends at full rate, and what the index costs sends
 //	compare limits     what this machine can do at most: a bare gnet server, syncs, copies into a mapping, loopback
 //	compare tails      whether the 99.9th percentile of deliveries at half load stays while something else goes on
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
@@ -49,6 +52,8 @@ type options struct {
 	duration time.Duration
 	rounds   int
 	segments int
+	topics   int
+	burst    time.Duration
 	jsonFile string
 	only     string
 	results  string
@@ -62,8 +67,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "tails", "recovery", "longpoll", "idle", "delay", "hotkey"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|tails|recovery|longpoll|idle|delay|hotkey [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "tails", "recovery", "longpoll", "idle", "delay", "hotkey", "producer", "memory", "dispatch"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|tails|recovery|longpoll|idle|delay|hotkey|producer|memory|dispatch [--help]")
 		return 2
 	}
 	var o options
@@ -75,6 +80,8 @@ func run(ctx context.Context, args []string) int {
 	fs.DurationVar(&o.duration, "duration", 10*time.Second, "measured time of one run")
 	fs.IntVar(&o.rounds, "rounds", 3, "runs of each row on each broker")
 	fs.IntVar(&o.segments, "segments", 3, "recovery: files of 1 GiB in the log")
+	fs.IntVar(&o.topics, "topics", 1250, "memory: topics with a message in each of their 8 queues")
+	fs.DurationVar(&o.burst, "burst", 60*time.Second, "dispatch: sends at full rate before queues and index have to become level")
 	fs.StringVar(&o.only, "only", "", "budget: rows whose name has this")
 	fs.StringVar(&o.results, "results", filepath.Join("perf", "results"), "budget and limits: folder for table and reports; empty = none")
 	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
@@ -101,14 +108,7 @@ func run(ctx context.Context, args []string) int {
 		"limits":   func() (bool, error) { return true, measureLimits(ctx, o, dir) },
 	}
 	if measure := alone[args[0]]; measure != nil {
-		good, err := measure()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		if err != nil || !good {
-			return 1
-		}
-		return 0
+		return exitCode(measure())
 	}
 	ours, err := startPeregrine(o.binary, filepath.Join(dir, "peregrine"), nil)
 	if err != nil {
@@ -119,20 +119,13 @@ func run(ctx context.Context, args []string) int {
 	if args[0] == "longpoll" {
 		return bench.Main([]string{"longpoll", "--addr", ours.Addr()}, os.Stdout, os.Stderr)
 	}
-	if args[0] == "delay" || args[0] == "hotkey" {
-		good, err := false, error(nil)
-		if args[0] == "delay" {
-			good, err = measureDelays(ctx, ours.Addr())
-		} else {
-			good, err = measureHotKey(ctx, o, ours.Addr())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		if err != nil || !good {
-			return 1
-		}
-		return 0
+	oursOnly := map[string]func() (bool, error){
+		"delay":    func() (bool, error) { return measureDelays(ctx, ours.Addr()) },
+		"hotkey":   func() (bool, error) { return measureHotKey(ctx, o, ours.Addr()) },
+		"dispatch": func() (bool, error) { return measureDispatch(ctx, o, dir, ours) },
+	}
+	if measure := oursOnly[args[0]]; measure != nil {
+		return exitCode(measure())
 	}
 	theirs, err := startApache(o, filepath.Join(dir, "apache"))
 	if err != nil {
@@ -140,12 +133,20 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	defer stopBroker(theirs)
-	good := false
-	if args[0] == "budget" {
-		good, err = compareBudget(ctx, o, dir, theirs, ours)
-	} else {
-		good, err = compareSpeed(ctx, o, theirs, ours)
+	switch args[0] {
+	case "budget":
+		return exitCode(compareBudget(ctx, o, dir, theirs, ours))
+	case "producer":
+		return exitCode(compareProducer(ctx, o, dir, theirs, ours))
+	case "memory":
+		return exitCode(compareMemory(ctx, o, dir, theirs, ours))
+	default:
+		return exitCode(compareSpeed(ctx, o, theirs, ours))
 	}
+}
+
+// exitCode says what went wrong, if anything did.
+func exitCode(good bool, err error) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -162,12 +163,16 @@ func startPeregrine(binary, dir string, settings map[string]string) (*interop.Pe
 	return interop.StartPeregrine(interop.PeregrineOptions{Binary: binary, Dir: dir, Settings: settings})
 }
 
-func startApache(o options, dir string) (*interop.Apache, error) {
+func toolchain() (*interop.Toolchain, error) {
 	root, err := filepath.Abs("interop")
+	return &interop.Toolchain{Root: root, Download: os.Getenv("PEREGRINE_INTEROP") == "required"}, err
+}
+
+func startApache(o options, dir string) (*interop.Apache, error) {
+	tools, err := toolchain()
 	if err != nil {
 		return nil, err
 	}
-	tools := &interop.Toolchain{Root: root, Download: os.Getenv("PEREGRINE_INTEROP") == "required"}
 	classPath, err := tools.ServerClassPath(apacheVersion)
 	if err != nil {
 		return nil, fmt.Errorf("the original cannot be started (run from the project's folder; PEREGRINE_INTEROP=required allows Maven to download): %w", err)

@@ -159,8 +159,8 @@ func disturbances(p *interop.Peregrine) []disturbance {
 	}
 }
 
-func withClient(p *interop.Peregrine, do func(*interop.RawClient) error) error {
-	c, err := interop.DialRaw(p.Addr())
+func withClient(b interop.Broker, do func(*interop.RawClient) error) error {
+	c, err := interop.DialRaw(b.Addr())
 	if err != nil {
 		return err
 	}
