@@ -121,7 +121,9 @@ func (lay *layout) judgeQueueSizes(set settings) error {
 			switch f := &files[k]; {
 			case f.start%want != 0:
 				misnamed = first(misnamed, f)
-			case f.size == 0 || f.size == want:
+			case f.size == want:
+			case f.size == 0:
+				lay.warn("%s is empty: what it held is made again from the log", f.path)
 			case f.size < want && k == len(files)-1:
 				short = true
 				lay.warn("%s has %d bytes of %d: the rest is taken as empty", f.path, f.size, want)

@@ -321,11 +321,14 @@ func TestCrashStartRewritesWhatMayNotBeDurable(t *testing.T) {
 
 // Odd queue files do not stop the start, and the offset goes on from what the log says (case S10).
 func TestOddQueueFilesAreMended(t *testing.T) {
-	for name, spoil := range map[string]func(dir string) error{
-		"empty folder": func(dir string) error { return os.Remove(filepath.Join(dir, fileName(0))) },
-		"empty file":   func(dir string) error { return os.Truncate(filepath.Join(dir, fileName(0)), 0) },
-		"seven bytes":  func(dir string) error { return os.Truncate(filepath.Join(dir, fileName(0)), 7) },
-		"foreign name": func(dir string) error { return os.WriteFile(filepath.Join(dir, "core.123"), []byte("x"), 0o644) },
+	for name, c := range map[string]struct {
+		spoil func(dir string) error
+		file  string // that a warning names; "": none is needed, the queue is made from the log
+	}{
+		"empty folder": {func(dir string) error { return os.Remove(filepath.Join(dir, fileName(0))) }, ""},
+		"empty file":   {func(dir string) error { return os.Truncate(filepath.Join(dir, fileName(0)), 0) }, fileName(0)},
+		"seven bytes":  {func(dir string) error { return os.Truncate(filepath.Join(dir, fileName(0)), 7) }, fileName(0)},
+		"foreign name": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "core.123"), []byte("x"), 0o644) }, "core.123"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -337,11 +340,15 @@ func TestOddQueueFilesAreMended(t *testing.T) {
 			}
 			mustDispatch(t, s, 0)
 			s.abandon()
-			if err := spoil(q.dir()); err != nil {
+			if err := c.spoil(q.dir()); err != nil {
 				t.Fatal(err)
 			}
-			s = openTest(t, sysio.OS{}, set)
+			var lines strings.Builder
+			s = openLogged(t, sysio.OS{}, set, &lines)
 			defer s.Close(true)
+			if warned := strings.Contains(lines.String(), "level=WARN"); c.file != "" && !(warned && strings.Contains(lines.String(), filepath.Join(q.dir(), c.file))) {
+				t.Errorf("no warning names %s:\n%s", c.file, lines.String())
+			}
 			mustDispatch(t, s, s.Recovery().RedispatchFrom)
 			if q := s.Queue("T", 0); q.Min() != 0 || q.Max() != 20 || q.Next() != 20 {
 				t.Errorf("min %d, max %d, next %d", q.Min(), q.Max(), q.Next())
