@@ -160,7 +160,11 @@ func TestAckedSurvivesPowerCut(t *testing.T) {
 			settings := append(append([]string{}, settings...), shape...)
 			b := startBroker(t, fsys, "store", settings...)
 			dial(t, b.addr, wire.EncodingBinary).makeTopic("Cut", 4)
-			const producers, each = 4, 200
+			const producers = 4
+			each := 200
+			if testing.Short() {
+				each = 40
+			}
 			var mu sync.Mutex
 			acked := map[string]bool{}
 			var all sync.WaitGroup

@@ -68,12 +68,16 @@ func (b *begun) mustCatchUp(t testing.TB, target message.PhyOffset) {
 }
 
 func TestEveryQueueGetsItsRecordsInOrder(t *testing.T) {
+	records := 30_000
+	if testing.Short() {
+		records /= 3
+	}
 	for _, shards := range []int{1, 4} {
 		for _, cold := range []bool{false, true} {
 			t.Run(fmt.Sprint(shards, "-", cold), func(t *testing.T) {
 				b := begin(t, shards, nil)
 				b.log.cold.Store(cold)
-				b.log.fill(rand.New(rand.NewPCG(1, uint64(shards))), 30_000)
+				b.log.fill(rand.New(rand.NewPCG(1, uint64(shards))), records)
 				b.log.confirm(b.log.end())
 				b.Start(0)
 				b.mustCatchUp(t, b.log.end())
