@@ -84,7 +84,7 @@ func ours(importPath string) bool {
 }
 
 func TestImportGraphIsTheOneWeDrew(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	out, err := exec.Command("go", "list", "-pgo=off", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -242,7 +242,7 @@ func TestPaddingCoversACacheLine(t *testing.T) {
 
 // The binary never starts another program (case X01: a configuration update led to command execution).
 func TestTheBinaryStartsNoProcess(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", ".").Output()
+	out, err := exec.Command("go", "list", "-pgo=off", "-deps", "-f", "{{.ImportPath}}", ".").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
