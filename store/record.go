@@ -96,8 +96,14 @@ func recordFault(v *message.View, phy message.PhyOffset) error {
 	return nil
 }
 
-// readAtMost appends up to n bytes of the log to dst, fewer where the file or the log ends.
+// readAtMost appends up to n bytes of the log to dst, fewer where the file or the log ends. What is taken to be in memory costs no system
+// call: consumers that are further behind than the units in memory reach still read the newest part of the log.
 func (s *Store) readAtMost(dst []byte, phy message.PhyOffset, n int) ([]byte, error) {
+	if s.IsHot(phy) {
+		if b := s.Slice(phy, n); b != nil {
+			return append(dst, b...), nil
+		}
+	}
 	b := slices.Grow(dst, n)[:len(dst)+n]
 	got, err := s.ReadAt(b[len(dst):], phy)
 	return b[:len(dst)+got], err
