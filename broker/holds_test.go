@@ -126,11 +126,7 @@ func TestConsumptionKeepsUpWithABurst(t *testing.T) {
 // One message in a thousand has the tag that a consumer wants (case C07), all others pass by at full speed: each comes within ten times
 // the promised 100 ms, in order, and the consumer's pulls are few.
 func TestRareTagsComeAtOnce(t *testing.T) {
-	const every = 1_000
-	messages := 20_000
-	if testing.Short() {
-		messages = 10_000
-	}
+	const messages, every = 20_000, 1_000
 	shapes(t, func(t *testing.T, settings ...string) {
 		b := startBroker(t, sysio.OS{}, t.TempDir(), append(settings, "mappedFileSizeCommitLog=67108864")...)
 		consumer, producer := dial(t, b.addr, wire.EncodingBinary), dial(t, b.addr, wire.EncodingBinary)
@@ -178,9 +174,13 @@ func TestRareTagsComeAtOnce(t *testing.T) {
 		if last > time.Second {
 			t.Errorf("a message took %v", last)
 		}
-		// A held pull is answered for each message that it wants and after some hundred that its filter drops (fewer, if it finds them
-		// before it is held), not for each of them.
-		if most := messages/every + messages/20; pulls > most {
+		// A held pull is answered for each message that it wants and after some hundred that its filter drops, not for each of them.
+		// The race detector makes the consumer so slow that it finds some of them before it is held: 354 pulls were seen there, 187 without it.
+		drops := 100
+		if testing.Short() {
+			drops = 20
+		}
+		if most := messages/every + messages/drops; pulls > most {
 			t.Errorf("%d pulls for %d messages, at most %d expected", pulls, messages/every, most)
 		}
 	})

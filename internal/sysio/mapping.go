@@ -106,17 +106,13 @@ func (m *osMapping) AdviseRandom(off, n int64) error {
 // Forget implements Mapping.
 // hot: 0 allocs, at most one madvise
 func (m *osMapping) Forget(off, n int64) error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	b, err := m.pages("madvise", off, n)
-	b = b[:int64(len(b))&^(osPageSize-1)]
-	if err != nil || len(b) == 0 {
-		return err
-	}
-	if err := unix.Madvise(b, unix.MADV_DONTNEED); err != nil {
-		return &fs.PathError{Op: "madvise", Path: m.path, Err: err}
-	}
-	return nil
+	return m.onPages("madvise", off, n, func(b []byte) error {
+		whole := int64(len(b)) &^ (osPageSize - 1)
+		if whole == 0 {
+			return nil
+		}
+		return unix.Madvise(b[:whole], unix.MADV_DONTNEED)
+	})
 }
 
 func (m *osMapping) Lock(off, n int64) error { return m.onPages("mlock", off, n, unix.Mlock) }
