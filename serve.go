@@ -116,6 +116,7 @@ func (s *service) run(stdout io.Writer) (code int, err error) {
 	if _, err := sysio.RaiseNoFile(); err != nil {
 		s.logger.Warn("the limit of open files could not be raised", "err", err)
 	}
+	sysio.AddSpareProcessor()
 	if err := s.resolveAddr(); err != nil {
 		return exitUsage, err
 	}

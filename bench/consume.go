@@ -88,7 +88,7 @@ func (rep *Report) fillConsume(r *run, out *outcome) {
 	if r.opts.consumes == consumeNothing {
 		return
 	}
-	c := &ConsumeResult{Requests: out.whole.requests, Delivery: latencyOf(out.whole.delivery), Pull: latencyOf(out.whole.pull), Groups: out.groups}
+	c := &ConsumeResult{Requests: out.whole.pulls, Delivery: latencyOf(out.whole.delivery), Pull: latencyOf(out.whole.pull), Groups: out.groups}
 	rep.Consume = c
 	if done := r.doneNs.Load(); done > 0 { // the run lasted until everything was read, whenever the next cut was
 		rep.Seconds = float64(done-r.warmNs) / 1e9

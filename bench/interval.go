@@ -13,7 +13,7 @@ type interval struct {
 	sent     uint64
 	acked    uint64 // answered with code 0
 	strange  uint64 // answers that nobody waited for, in frames
-	requests uint64 // answers taken, in frames
+	pulls    uint64 // answers to pulls
 	received uint64 // by consumers, of all groups
 	errors   tally
 
@@ -82,7 +82,7 @@ func (iv *interval) add(from *interval) {
 	iv.sent += from.sent
 	iv.acked += from.acked
 	iv.strange += from.strange
-	iv.requests += from.requests
+	iv.pulls += from.pulls
 	iv.received += from.received
 	iv.receivedBytes += from.receivedBytes
 	iv.errors.merge(&from.errors)

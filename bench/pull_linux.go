@@ -141,7 +141,7 @@ func (w *worker) pulled(c *conn, cmd *wire.Command, now int64) {
 		w.cur.strange++
 		return
 	}
-	w.cur.requests++
+	w.cur.pulls++
 	w.lastAnswerNs = now
 	q := &c.puller.queues[req.queue]
 	q.asked = false

@@ -565,7 +565,6 @@ func (w *worker) account(c *conn, a answer, now int64) {
 	w.waiting--
 	w.lastAnswerNs = now
 	iv, batch := w.cur, uint64(w.run.opts.Batch)
-	iv.requests++
 	if a.code != 0 {
 		iv.errors.add(a.code, batch, a.remark)
 		w.doubt(c, &req)

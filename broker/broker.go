@@ -24,6 +24,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -319,7 +319,7 @@ func (b *Broker) Start(ctx context.Context, broker, fast, nameserver string) err
 		}
 	}
 	server, err := netio.New(netio.Options{
-		Addrs: addrs, EventLoops: b.cfg.EventLoops, Handler: handler{b}, Logger: b.logger,
+		Addrs: addrs, EventLoops: b.eventLoops(), Handler: handler{b}, Logger: b.logger,
 		Limits: netio.Limits{Connections: b.cfg.MaxConnections, OutboundSoftBytes: int(b.cfg.OutboundSoftBytes), OutboundHardBytes: int(b.cfg.OutboundHardBytes),
 			IdleTimeout: time.Duration(b.cfg.ServerChannelMaxIdleTimeSeconds) * time.Second},
 	})
@@ -461,12 +461,15 @@ func (b *Broker) flushed(upTo message.PhyOffset, err error) {
 	}
 }
 
+// eventLoops is peregrine.eventLoops; automatic is half of the CPUs: the other half is for dispatch, syncs and the kernel.
+func (b *Broker) eventLoops() int { return cmp.Or(b.cfg.EventLoops, max(1, sysio.CPUCount()/2)) }
+
 // reputShards is peregrine.reputShards; automatic is one for four CPUs: a shard alone keeps up with what two loops append.
 func (b *Broker) reputShards() int {
 	if n := b.cfg.ReputShards; n > 0 {
 		return n
 	}
-	return min(max(1, runtime.GOMAXPROCS(0)/4), 8)
+	return min(max(1, sysio.CPUCount()/4), 8)
 }
 
 // unflushedMaxOf is peregrine.unflushedMaxBytes; automatic is three quarters of the dirty bytes at which the kernel begins to

@@ -335,8 +335,12 @@ func (b *Broker) lookUp(ls *loopState, r *pullRequest) lookup {
 	found.status = statusNoMatchedMessage
 	scanMax := r.scanMax(b)
 	for scanned := 0; scanned < scanMax && found.next < found.max && !take.full; {
-		n, hot := r.queue.Units(ls.units[:min(unitsPerLook, scanMax-scanned)], found.next)
+		want := ls.units[:min(unitsPerLook, scanMax-scanned)]
+		n, hot := r.queue.Units(want, found.next)
 		if !hot {
+			n = r.queue.CachedUnits(want, found.next)
+		}
+		if n == 0 && !hot {
 			found.cold = found.messages == 0 // what was found is answered first; the next pull goes on in the files
 			return found.settle(found.messages > 0)
 		}

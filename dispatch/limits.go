@@ -25,7 +25,8 @@ const (
 
 	// A look that found at least paceRecordsMin records is followed by a rest of paceInterval instead of by going to sleep:
 	// under load every turn of every event loop would wake the reader, the shard and with them preempt a loop. Single
-	// messages are not delayed; in a burst a message becomes visible up to paceInterval later.
+	// messages are not delayed; in a burst a message becomes visible up to paceInterval later, or a millisecond, which
+	// is the shortest sleep of Go's runtime while a processor is idle.
 	paceRecordsMin = 16
 	paceInterval   = 200 * time.Microsecond
 

@@ -46,8 +46,9 @@ func (f *mappedFile) contains(phy message.PhyOffset) bool { return phy >= f.star
 // In SYNC_FLUSH the mapping is advised as read at random, whatever dataReadAheadEnable says: else populating the window ahead
 // triggers the kernel's read-ahead, which fills it with folios of up to 128 KiB, and the first sync of each writes the whole
 // folio. At 50 MiB/s with SYNC_FLUSH the device wrote 2.2 to 2.4 bytes per appended byte without the advice, 1.2 to 1.3 with it
-// (ext4, Linux 6.18; TestMeasureAppendForms). In ASYNC_FLUSH, where a sync covers many folios, they make populating cheaper. Reads
-// that profit from read-ahead are preads, which the advice does not concern: dataReadAheadEnable decides about those.
+// (ext4, Linux 6.18; TestMeasureAppendForms). In ASYNC_FLUSH, where a sync covers many folios, they make populating cheaper, as long as
+// the device reads no more than a few at once. Reads that profit from read-ahead are preads, which the advice does not concern:
+// dataReadAheadEnable decides about those.
 func (f *mappedFile) attach(file sysio.File, set *settings) error {
 	adviseReads(file, set.readAhead)
 	m, err := file.Map(f.size)
@@ -56,7 +57,9 @@ func (f *mappedFile) attach(file sysio.File, set *settings) error {
 		return fmt.Errorf("map %s: %w", f.path, err)
 	}
 	if set.syncFlush {
-		_ = m.AdviseRandom(0, f.size) // a hint: the log works without it
+		_ = m.AdviseRandom(0, f.size) // a hint, as the other: the log works without it
+	} else {
+		_ = m.BoundReadAhead(0, f.size)
 	}
 	f.mapped.Store(true)
 	f.view.Store(&mappedView{file: file, mapping: m, data: m.Bytes()})

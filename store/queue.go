@@ -36,6 +36,8 @@ type Queue struct {
 	_    [64]byte
 	// max publishes the end of the visible units, after they are in the file and in the ring.
 	max atomic.Int64
+	// own is the first unit that this run has written, -1 while there is none.
+	own atomic.Int64
 	// min is the first unit whose record is still in the log.
 	min atomic.Int64
 	// closed says that the queue is being deleted, or was: no record is appended for it any more. Set under CommitLog.mu.

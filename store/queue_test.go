@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -355,4 +356,72 @@ func TestFilesNeedNoMappingOfTheirOwn(t *testing.T) {
 	if moreFiles > files+openFilesMax || moreMappings > mappings {
 		t.Errorf("%d files and %d mappings are open, %d and %d with few queues and one log file", moreFiles, moreMappings, files, mappings)
 	}
+}
+
+// What is in the page cache is read without waiting, and is what ReadUnits reads; units of an earlier run are not.
+func TestCachedUnitsAreThoseOfTheFiles(t *testing.T) {
+	const count = 50
+	set := testSettings(t.TempDir())
+	s := openTest(t, sysio.OS{}, set)
+	q := s.Queue("T", 0)
+	want, got := make([]Unit, 7), make([]Unit, 7)
+	if n := q.CachedUnits(got, 0); n != 0 {
+		t.Errorf("%d units of an empty queue", n)
+	}
+	more := func() {
+		from := s.Wrote()
+		for range count {
+			send(t, s, q, "body")
+		}
+		mustDispatch(t, s, from)
+	}
+	same := func(from message.QueueOffset) {
+		n, err := q.ReadUnits(want, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k := q.CachedUnits(got, from); k != n && tellsWhatIsCached(t, s) || !slices.Equal(got[:k], want[:k]) {
+			t.Fatalf("from %d: %d of %d units, or others", from, k, n)
+		}
+	}
+	more()
+	for from := range message.QueueOffset(count) {
+		same(from)
+	}
+	for _, from := range []message.QueueOffset{-1, count, count + 1} {
+		if n := q.CachedUnits(got, from); n != 0 {
+			t.Errorf("%d units from %d on", n, from)
+		}
+	}
+	if allocs := testing.AllocsPerRun(100, func() { q.CachedUnits(got, 0) }); allocs >= 1 { // the pool may be emptied in between
+		t.Errorf("%v allocations", allocs)
+	}
+	s.cold.drop(fileKey{queue: q})
+	if n := q.CachedUnits(got, 0); n != 0 {
+		t.Errorf("%d units of a file that is not open", n)
+	}
+	closeTest(t, s, true)
+
+	s = openTest(t, sysio.OS{}, set)
+	defer s.Close(true)
+	q = s.Queue("T", 0)
+	more()
+	same(count)
+	if n := q.CachedUnits(got, count-1); n != 0 {
+		t.Errorf("%d units from one on that an earlier run wrote", n)
+	}
+}
+
+// tellsWhatIsCached tells whether the file system under the store supports reads that do not wait.
+func tellsWhatIsCached(t *testing.T, s *Store) bool {
+	f, err := s.fsys.OpenFile(filepath.Join(s.set.root, "cached"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("here"), 0); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	return f.ReadCachedAt(b, 0) == 4
 }

@@ -249,7 +249,9 @@ func (s *Store) Queue(topic string, id message.QueueID) *Queue {
 }
 
 func (s *Store) newQueue(topic string, id message.QueueID) *Queue {
-	return &Queue{topic: topic, id: id, badTopic: !topicCanBeStored(topic) || id < 0, store: s, firstFile: -1, bornAt: s.deleted.mark(topic)}
+	q := &Queue{topic: topic, id: id, badTopic: !topicCanBeStored(topic) || id < 0, store: s, firstFile: -1, bornAt: s.deleted.mark(topic)}
+	q.own.Store(-1)
+	return q
 }
 
 // Queues calls yield with every queue until it returns false, in no order. Queues made meanwhile may be missed.

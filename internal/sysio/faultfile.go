@@ -286,6 +286,9 @@ func (h *faultFile) NextData(off int64) (int64, error) {
 	return at, err
 }
 
+// ReadCachedAt finds nothing in memory: every read is one that can fail and wait.
+func (h *faultFile) ReadCachedAt([]byte, int64) int { return 0 }
+
 func (h *faultFile) Datasync() error { return h.sync(OpDatasync) }
 
 func (h *faultFile) AdviseRandom() error {
@@ -497,6 +500,8 @@ func (m *faultMapping) Populate(off, n int64) error {
 }
 
 func (m *faultMapping) AdviseRandom(off, n int64) error { return m.hint(off, n) }
+
+func (m *faultMapping) BoundReadAhead(off, n int64) error { return m.hint(off, n) }
 
 func (m *faultMapping) Forget(off, n int64) error { return m.hint(off, n) }
 

@@ -44,6 +44,27 @@ func TestFilesReadBackWhatWasWritten(t *testing.T) {
 	})
 }
 
+// Whatever a file system can tell, it is what ReadAt reads, and nothing after Close.
+func TestReadCachedAtReadsWhatIsThere(t *testing.T) {
+	eachFS(t, func(t *testing.T, fsys FS, dir string) {
+		f := create(t, fsys, filepath.Join(dir, "f"), "0123456789")
+		buf := make([]byte, 20)
+		for off := range int64(12) {
+			n := f.ReadCachedAt(buf, off)
+			if n < 0 || n > 10 || n > 0 && string(buf[:n]) != "0123456789"[off:] {
+				t.Errorf("at %d: %d bytes, %q", off, n, buf[:max(n, 0)])
+			}
+		}
+		if allocs := testing.AllocsPerRun(100, func() { f.ReadCachedAt(buf, 0) }); allocs != 0 {
+			t.Errorf("%v allocations", allocs)
+		}
+		must(t, f.Close())
+		if n := f.ReadCachedAt(buf, 0); n != 0 {
+			t.Errorf("%d bytes of a closed file", n)
+		}
+	})
+}
+
 func TestPwritevTakesMorePartsThanTheKernel(t *testing.T) {
 	eachFS(t, func(t *testing.T, fsys FS, dir string) {
 		f := create(t, fsys, filepath.Join(dir, "f"), "")
@@ -141,6 +162,7 @@ func TestMappingAndFileAreTheSameBytes(t *testing.T) {
 		}
 		must(t, m.Populate(0, 4*PageSize))
 		must(t, m.AdviseRandom(0, 4*PageSize))
+		must(t, m.BoundReadAhead(0, 4*PageSize))
 		copy(m.Bytes()[5000:], "mapped")
 		must(t, m.Forget(100, 2*PageSize)) // what is written and not synced stays
 		must(t, m.Forget(5000, 0))
@@ -165,7 +187,8 @@ func TestMappingAndFileAreTheSameBytes(t *testing.T) {
 			t.Error("bytes after Unmap")
 		}
 		for name, err := range map[string]error{
-			"Unmap": m.Unmap(), "SyncRange": m.SyncRange(0, 1), "Populate": m.Populate(0, 1), "Advise": m.AdviseRandom(0, 1), "Forget": m.Forget(0, 1),
+			"Unmap": m.Unmap(), "SyncRange": m.SyncRange(0, 1), "Populate": m.Populate(0, 1), "Advise": m.AdviseRandom(0, 1), "Bound": m.BoundReadAhead(0, 1),
+			"Forget": m.Forget(0, 1),
 		} {
 			if !errors.Is(err, fs.ErrClosed) {
 				t.Errorf("%s after Unmap: %v", name, err)

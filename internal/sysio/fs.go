@@ -46,6 +46,9 @@ type File interface {
 	Name() string
 	// ReadAt is io.ReaderAt (pread): io.EOF at the end, never a short read without an error.
 	ReadAt(p []byte, off int64) (int, error)
+	// ReadCachedAt reads what is in the page cache and never waits for the device: n < len(p) says that the rest is not there, or
+	// cannot be had this way. It allocates nothing.
+	ReadCachedAt(p []byte, off int64) (n int)
 	// WriteAt is io.WriterAt (pwrite). With an error the first n bytes are written. Durable after Datasync or Sync.
 	WriteAt(p []byte, off int64) (int, error)
 	// Pwritev writes the parts one behind the other from off on, in one system call as long as there are at most IovecMax
@@ -94,6 +97,9 @@ type Mapping interface {
 	Populate(off, n int64) error
 	// AdviseRandom tells the kernel that [off, off+n) is touched at random: it brings in nothing around a page. A hint only.
 	AdviseRandom(off, n int64) error
+	// BoundReadAhead makes a page of [off, off+n) that is not in memory bring in at most 2 MiB, however much the device reads ahead:
+	// zeroing 8 MiB that were allocated and never written takes up to 15 ms in which the kernel lets nobody else run. A hint only.
+	BoundReadAhead(off, n int64) error
 	// Forget takes the pages from the one that holds off to the last one that ends by off+n out of the mapping (MADV_DONTNEED): no
 	// byte is lost, the next access finds them in the page cache and costs a page fault. A hint only.
 	Forget(off, n int64) error

@@ -28,7 +28,7 @@ type Machine struct {
 func Fingerprint(dir string) Machine {
 	m := Machine{
 		CPU:           cpuid.CPU.BrandName,
-		LogicalCores:  runtime.GOMAXPROCS(0),
+		LogicalCores:  CPUCount(),
 		PhysicalCores: cpuid.CPU.PhysicalCores,
 		CacheLine:     cpuid.CPU.CacheLine,
 		GoVersion:     runtime.Version(),

@@ -103,6 +103,10 @@ func (m *osMapping) AdviseRandom(off, n int64) error {
 	return m.onPages("madvise", off, n, func(b []byte) error { return unix.Madvise(b, unix.MADV_RANDOM) })
 }
 
+func (m *osMapping) BoundReadAhead(off, n int64) error {
+	return m.onPages("madvise", off, n, func(b []byte) error { return boundReadAhead(m.path, b) })
+}
+
 // Forget implements Mapping.
 // hot: 0 allocs, at most one madvise
 func (m *osMapping) Forget(off, n int64) error {

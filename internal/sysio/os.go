@@ -156,6 +156,20 @@ func (o *osFile) Name() string { return o.f.Name() }
 
 func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
 
+// ReadCachedAt implements File.
+// hot: 0 allocs, one preadv2
+func (o *osFile) ReadCachedAt(p []byte, off int64) int {
+	if o.acquire("preadv2") != nil {
+		return 0
+	}
+	defer o.release()
+	n, err := readCached(o.fd, p, off)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) { return o.f.WriteAt(p, off) }
 
 func (o *osFile) Truncate(size int64) error { return o.f.Truncate(size) }

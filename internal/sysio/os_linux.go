@@ -19,6 +19,10 @@ func datasync(fd int) error { return unix.Fdatasync(fd) }
 
 func adviseRandom(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }
 
+func readCached(fd int, p []byte, off int64) (int, error) {
+	return unix.Preadv2(fd, [][]byte{p}, off, unix.RWF_NOWAIT)
+}
+
 func populateWrite(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
 func statfsUnit(st *unix.Statfs_t) int64 {

@@ -19,6 +19,10 @@ func datasync(fd int) error { return unix.Fsync(fd) }
 
 func adviseRandom(int) error { return errors.ErrUnsupported }
 
+func readCached(int, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+func boundReadAhead(string, []byte) error { return errors.ErrUnsupported }
+
 func populateWrite([]byte) error { return unix.ENOSYS }
 
 func statfsUnit(st *unix.Statfs_t) int64 { return int64(st.Bsize) }

@@ -1,14 +1,28 @@
 package sysio
 
 import (
+	"os"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // CPUCount returns how many CPUs this process may use at a time. The runtime honours affinity and, since Go 1.25, the CPU
 // quota of the cgroup.
-func CPUCount() int { return runtime.GOMAXPROCS(0) }
+func CPUCount() int { return runtime.GOMAXPROCS(0) - int(spareProcessors.Load()) }
+
+// spareProcessors is how many processors Go has beside those of the machine.
+var spareProcessors atomic.Int32
+
+// AddSpareProcessor lets one goroutine more run than there are CPUs. One that is in a long system call (a sync, zeroing pages ahead) keeps
+// its processor until the runtime takes it away, up to 10 ms later, and who was waiting for that one, a loop or dispatch, then
+// has another. Nothing changes where GOMAXPROCS is set, or at the second call.
+func AddSpareProcessor() {
+	if os.Getenv("GOMAXPROCS") == "" && spareProcessors.CompareAndSwap(0, 1) {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
+}
 
 // MemLockLimit returns how many bytes an ordinary process may lock into memory (the soft RLIMIT_MEMLOCK); the kernel lets one with
 // CAP_IPC_LOCK lock more.
