@@ -9,7 +9,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-producer bench-memory bench-dispatch bench-limits bench-tails bench-micro pgo fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-producer bench-memory bench-dispatch bench-burst bench-limits bench-tails bench-micro pgo fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -pgo=auto -trimpath -o bin/peregrine .
@@ -110,6 +110,10 @@ bench-memory: build
 # How long queues and index need after 60 s of sends at full rate, and what the index costs sends (some 3 minutes, 20 GB of disk; DISPATCH='--burst 10s --rounds 1' for less).
 bench-dispatch: build
 	$(GO) run ./interop/compare dispatch --rounds 3 --duration 10s $(DISPATCH)
+
+# Consumers beside producers at 80 % of what the machine sustains for 5 minutes (case C21; 20 GB of disk; BURST='--burst 30s' for less).
+bench-burst: build
+	$(GO) run ./interop/compare burst --burst 5m $(BURST)
 
 # What this machine can do at most.
 bench-limits: build

@@ -1,11 +1,12 @@
 // Command compare measures peregrine beside the original on this machine: `make compare`, `make compare-recovery`, `make bench-vs-apache`, `make bench-limits`, `make bench-tails`,
-// `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`, `make bench-producer`, `make bench-memory`, `make bench-dispatch`.
+// `make bench-longpoll`, `make bench-delay`, `make bench-hotkey`, `make bench-idle`, `make bench-producer`, `make bench-memory`, `make bench-dispatch`, `make bench-burst`.
 //
 //	compare speed      sends per second and latency of both brokers, interleaved, with ratios and verdicts
 //	compare budget     every row of the budget on the original, peregrine and a bare gnet server, interleaved
 //	compare producer   what the original's own benchmark Producer says of both brokers, interleaved
 //	compare memory     anonymous memory of both with nothing, with 1,000 connections and with 10,000 queues
 //	compare dispatch   how long queues and index of peregrine need after sends at full rate, and what the index costs sends
+//	compare burst      whether consumers keep up with producers at 80 % of what the machine sustains, and how late messages come
 //	compare limits     what this machine can do at most: a bare gnet server, syncs, copies into a mapping, loopback
 //	compare tails      whether the 99.9th percentile of deliveries at half load stays while something else goes on
 //	compare recovery   how long starts of both take on one directory of some GB, found in three ways
@@ -67,8 +68,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "tails", "recovery", "longpoll", "idle", "delay", "hotkey", "producer", "memory", "dispatch"}, args[0]) {
-		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|tails|recovery|longpoll|idle|delay|hotkey|producer|memory|dispatch [--help]")
+	if len(args) == 0 || !slices.Contains([]string{"speed", "budget", "limits", "tails", "recovery", "longpoll", "idle", "delay", "hotkey", "producer", "memory", "dispatch", "burst"}, args[0]) {
+		fmt.Fprintln(os.Stderr, "usage: compare speed|budget|limits|tails|recovery|longpoll|idle|delay|hotkey|producer|memory|dispatch|burst [--help]")
 		return 2
 	}
 	var o options
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string) int {
 	fs.IntVar(&o.rounds, "rounds", 3, "runs of each row on each broker")
 	fs.IntVar(&o.segments, "segments", 3, "recovery: files of 1 GiB in the log")
 	fs.IntVar(&o.topics, "topics", 1250, "memory: topics with a message in each of their 8 queues")
-	fs.DurationVar(&o.burst, "burst", 60*time.Second, "dispatch: sends at full rate before queues and index have to become level")
+	fs.DurationVar(&o.burst, "burst", 60*time.Second, "dispatch and burst: how long the load lasts that is judged")
 	fs.StringVar(&o.only, "only", "", "budget: rows whose name has this")
 	fs.StringVar(&o.results, "results", filepath.Join("perf", "results"), "budget and limits: folder for table and reports; empty = none")
 	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
@@ -123,6 +124,7 @@ func run(ctx context.Context, args []string) int {
 		"delay":    func() (bool, error) { return measureDelays(ctx, ours.Addr()) },
 		"hotkey":   func() (bool, error) { return measureHotKey(ctx, o, ours.Addr()) },
 		"dispatch": func() (bool, error) { return measureDispatch(ctx, o, dir, ours) },
+		"burst":    func() (bool, error) { return measureBurst(ctx, o, ours) },
 	}
 	if measure := oursOnly[args[0]]; measure != nil {
 		return exitCode(measure())
