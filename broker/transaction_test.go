@@ -2,8 +2,10 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
@@ -165,5 +167,52 @@ func TestTransactionsSurviveRestarts(t *testing.T) {
 	}
 	if len(got) != 90 || got["99"] != 1 {
 		t.Errorf("%d different messages", len(got))
+	}
+}
+
+// Cases D09 and D11 with a broker and its clock: within their immunity halves are not checked, then exactly so often, then they lie where an
+// operator finds them with all that is needed; one that is resumed is checked again and can commit.
+func TestHalvesThatAreGivenUpAreFoundAndResumed(t *testing.T) {
+	const halves, checks = 3, 3
+	b := startBroker(t, sysio.OS{}, t.TempDir(), append([]string{smallFiles, "transactionCheckMax=3"}, quickChecks...)...)
+	c := transactional{dial(t, b.addr, wire.EncodingBinary)}
+	c.makeTopic("Tx", 2)
+	c.join()
+	began := time.Now()
+	for i := range halves {
+		c.begin("Tx", 1, fmt.Sprint(i), "CHECK_IMMUNITY_TIME_IN_SECONDS\x011\x02")
+	}
+	asked := map[string]int{}
+	c.answerChecks(halves*checks, func(body string) int32 {
+		if age := time.Since(began); age < time.Second {
+			t.Errorf("%s is checked after %v", body, age)
+		}
+		asked[body]++
+		return 0
+	})
+	if want := map[string]int{"0": checks, "1": checks, "2": checks}; !maps.Equal(asked, want) {
+		t.Errorf("checks: %v", asked)
+	}
+	waitUntil(t, func() bool { return b.transactions.Stats().GivenUp == halves })
+	d := dial(t, b.addr, wire.EncodingBinary)
+	d.drain("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0, halves)
+	gone := records(t, d.pull(pullHeader("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0, "*")).Body)
+	for i := range gone {
+		for key, want := range map[string]string{"REAL_TOPIC": "Tx", "TRANSACTION_CHECK_TIMES": "3"} {
+			if got, _ := message.GetProperty(gone[i].Properties, key); string(got) != want {
+				t.Errorf("half %d: %s=%q", i, key, got)
+			}
+		}
+	}
+	if n := b.transactions.Stats().Checks; len(gone) != halves || n != halves*checks {
+		t.Fatalf("%d halves are there, %d checks were sent", len(gone), n)
+	}
+	id := string(message.AppendOffsetMsgID(nil, gone[1].StoreHost, gone[1].PhyOffset))
+	if cmd := d.call(wire.RequestResumeCheckHalfMessage, &wire.ResumeCheckHalfMessageRequestHeader{MsgID: id}, nil); cmd.Code != 0 {
+		t.Fatalf("resume: %d %s", cmd.Code, cmd.Remark)
+	}
+	c.answerChecks(1, func(string) int32 { return message.SysFlagTransactionCommit })
+	if got := fmt.Sprint(d.drain("Tx", 1, 0, 1)); got != fmt.Sprintf("[%s]", gone[1].Body) {
+		t.Errorf("visible: %s", got)
 	}
 }

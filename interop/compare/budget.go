@@ -148,7 +148,7 @@ func compareBudget(ctx context.Context, o options, dir string, theirs *interop.A
 		original: {original, theirs.Addr(), theirs.BrokerPID(), theirs.Logs}, peregrine: {peregrine, ours.Addr(), ours.Process().Pid(), ours.Logs},
 		peregrineOwn: {peregrineOwn, own.Addr(), own.Process().Pid(), own.Logs}, bareGnet: {name: bareGnet, addr: bare, logs: func() string { return "" }},
 	}
-	device, err := bench.ProbeDevice(dir)
+	deviceRate, err := deviceRateOf(dir)
 	if err != nil {
 		return false, err
 	}
@@ -164,20 +164,31 @@ func compareBudget(ctx context.Context, o options, dir string, theirs *interop.A
 				slices.Reverse(order)
 			}
 			for _, name := range order {
-				m, err := takeRow(ctx, o, r, servers[name])
+				m, err := takeRow(ctx, o, r, servers[name], round)
 				if err != nil {
 					return false, fmt.Errorf("%s, %s: %w\n%s", r.name, name, err, servers[name].logs())
 				}
-				m.Round = round + 1
 				all = append(all, m)
 				fmt.Fprintf(os.Stderr, "round %d  %-44s %-22s %10.0f/s  p50 %v  p99 %v%s\n", round+1, r.name, name, rateOf(m.Report),
 					showTime(p50Of(m.Report)), showTime(p99Of(m.Report)), failures(m.Report))
 			}
 		}
 	}
-	text, good := budgetTable(rows, all, device.WriteRate)
+	text, good := budgetTable(rows, all, deviceRate)
 	fmt.Print(text)
 	return good, keepResults(o, text, all)
+}
+
+// deviceRateOf is the best of three probes: others use the device too.
+func deviceRateOf(dir string) (best float64, err error) {
+	for range 3 {
+		p, err := bench.ProbeDevice(dir)
+		if err != nil {
+			return 0, err
+		}
+		best = max(best, p.WriteRate)
+	}
+	return best, nil
 }
 
 // warmOriginal gives the original the load before anything counts.
@@ -194,11 +205,14 @@ func warmOriginal(ctx context.Context, o options, theirs interop.Broker) error {
 	return ctx.Err()
 }
 
-func takeRow(ctx context.Context, o options, r budgetRow, s server) (m taken, err error) {
+func takeRow(ctx context.Context, o options, r budgetRow, s server, round int) (m taken, err error) {
 	opts, _ := bench.OptionsOf(r.mode)
+	if r.mode == "pull" { // a topic of its own: what the rounds before have sent lies far behind, and brokers answer with less of that
+		opts.Topic = fmt.Sprintf("%s%d", opts.Topic, round)
+	}
 	opts.Addr, opts.Duration, opts.CheckDispatch = s.addr, o.duration, s.name != bareGnet && r.mode == "send"
 	r.change(&opts)
-	m = taken{Row: r.name, On: s.name}
+	m = taken{Row: r.name, On: s.name, Round: round + 1}
 	var before, after time.Duration
 	if s.pid != 0 {
 		if before, err = sysio.CPUOf(s.pid); err != nil {
