@@ -50,7 +50,7 @@ func (s *service) registerMetrics(r *perf.Registry) {
 	counter("pulls_total", "pull requests", func(s *stats) uint64 { return s.Pulls })
 	counter("messages_out_total", "messages handed to consumers from memory", func(s *stats) uint64 { return s.Pulled })
 	counter("message_bytes_out_total", "bytes of their records", func(s *stats) uint64 { return s.PulledBytes })
-	counter("pulls_cold_total", "pulls that needed the disk", func(s *stats) uint64 { return s.ColdPulls })
+	counter("pulls_cold_total", "pulls that a cold reader answered: what they read may have left memory, or an earlier run wrote it", func(s *stats) uint64 { return s.ColdPulls })
 	counter("pulls_cold_failed_total", "of these, the ones that met an error", func(s *stats) uint64 { return s.ColdErrors })
 	counter("pulls_set_aside_total", "pulls that waited because their client did not read", func(s *stats) uint64 { return s.PullsSetAside })
 	gauge("pulls_held", "pulls that wait for a message (limit heldPullsMax)", func(s *stats) float64 { return float64(s.Held) })

@@ -97,7 +97,7 @@ func (o *Options) check() error {
 	}
 	consuming := o.consumes != consumeNothing
 	switch {
-	case !consuming && o.Connections == 0:
+	case o.Connections == 0 && (!consuming || o.consumes == consumeArriving):
 		return fmt.Errorf("--connections 0: nothing would be sent")
 	case consuming && (o.PullConnections == 0 || o.PullBatch == 0):
 		return fmt.Errorf("--pull-connections, --pull-batch: nothing would be consumed")

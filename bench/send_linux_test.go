@@ -389,7 +389,8 @@ func TestCommandLineWritesFilesAndExitCodes(t *testing.T) {
 		t.Errorf("exit %d, %q", code, errs)
 	}
 	for _, args := range [][]string{{}, {"nonsense"}, {"send", "--nonsense"}, {"send", "extra"}, {"send", "--size", "0"}, {"send", "--encoding", "xml"}, {"send", "--rate", "-1"},
-		{"send", "--connections", "100000"}, {"send", "--batch", "4096", "--size", "4096"}, {"longpoll", "--rounds", "0"}, {"ceiling", "--loops", "0"}} {
+		{"send", "--connections", "100000"}, {"e2e", "--connections", "0"}, {"mixed", "--connections", "0"},
+		{"send", "--batch", "4096", "--size", "4096"}, {"longpoll", "--rounds", "0"}, {"ceiling", "--loops", "0"}} {
 		if code, _, errs = run(args...); code != exitUsage || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}

@@ -317,7 +317,7 @@ func (q *Queue) CachedUnits(dst []Unit, from message.QueueOffset) int {
 	if open == nil {
 		return 0
 	}
-	defer q.store.cold.release(open)
+	defer q.store.cold.releaseAside(open)
 	buf := q.store.chunks.get()
 	defer q.store.chunks.put(buf)
 	n = open.file.ReadCachedAt(buf[:min(n, unitChunk)*unitBytes], at) / unitBytes

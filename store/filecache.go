@@ -89,13 +89,24 @@ func (c *fileCache) remove(o *openFile) {
 }
 
 func (c *fileCache) release(o *openFile) {
-	c.mu.Lock()
-	o.users--
-	last := o.gone && o.users == 0
-	c.mu.Unlock()
-	if last {
+	if c.leave(o) {
 		_ = o.file.Close()
 	}
+}
+
+// releaseAside is release for a loop: the last close of a deleted file gives its blocks back, which can take milliseconds.
+func (c *fileCache) releaseAside(o *openFile) {
+	if c.leave(o) {
+		go o.file.Close()
+	}
+}
+
+// leave ends a use and tells whether the caller has to close the file.
+func (c *fileCache) leave(o *openFile) (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.users--
+	return o.gone && o.users == 0
 }
 
 // drop forgets a file that is deleted or replaced: the next user opens it anew.

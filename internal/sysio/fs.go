@@ -47,7 +47,7 @@ type File interface {
 	// ReadAt is io.ReaderAt (pread): io.EOF at the end, never a short read without an error.
 	ReadAt(p []byte, off int64) (int, error)
 	// ReadCachedAt reads what is in the page cache and never waits for the device: n < len(p) says that the rest is not there, or
-	// cannot be had this way. It allocates nothing.
+	// cannot be had this way. The kernel may begin to read ahead what is missing, which takes the caller some 0.1 ms. It allocates nothing.
 	ReadCachedAt(p []byte, off int64) (n int)
 	// WriteAt is io.WriterAt (pwrite). With an error the first n bytes are written. Durable after Datasync or Sync.
 	WriteAt(p []byte, off int64) (int, error)

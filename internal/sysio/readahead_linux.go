@@ -9,19 +9,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largeFolioBytes is what one fault brings in of a mapping that is advised as huge.
+// largeFolioBytes is the most that one fault may bring in of a mapping that is advised as huge.
 const largeFolioBytes = 2 << 20
 
-// boundReadAhead makes faults in b bring in largeFolioBytes and no more, where the device of the file reads more ahead.
+// boundReadAhead makes faults in b bring in a huge page and no more, where the device of the file reads more than that ahead. Without huge
+// pages, with larger ones, and on kernels that bring in single pages of such a mapping, all stays as it is.
 func boundReadAhead(path string, b []byte) error {
 	ahead, err := readAheadOf(path)
 	if err != nil || ahead <= largeFolioBytes {
 		return err
 	}
+	text, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+	if err != nil {
+		return err
+	}
+	if huge, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err != nil || huge > largeFolioBytes || !kernelAtLeast(5, 18) {
+		return err
+	}
 	if err := unix.Madvise(b, unix.MADV_HUGEPAGE); err != nil {
-		return err // a kernel without huge pages; at random it would bring in single pages
+		return err
 	}
 	return unix.Madvise(b, unix.MADV_RANDOM)
+}
+
+// kernelAtLeast tells whether this is Linux major.minor or a later one.
+func kernelAtLeast(major, minor int) bool {
+	var name unix.Utsname
+	var a, b int
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &a, &b); n != 2 {
+		return false
+	}
+	return a > major || a == major && b >= minor
 }
 
 // readAheadOf is the most that the kernel reads ahead on the device that a file lies on, in bytes.

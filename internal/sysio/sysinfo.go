@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUCount returns how many CPUs this process may use at a time. The runtime honours affinity and, since Go 1.25, the CPU
-// quota of the cgroup.
+// CPUCount returns how many CPUs this process may use at a time, as of its start. The runtime honours affinity and, since Go 1.25,
+// the CPU quota of the cgroup.
 func CPUCount() int { return runtime.GOMAXPROCS(0) - int(spareProcessors.Load()) }
 
 // spareProcessors is how many processors Go has beside those of the machine.
@@ -17,7 +17,8 @@ var spareProcessors atomic.Int32
 
 // AddSpareProcessor lets one goroutine more run than there are CPUs. One that is in a long system call (a sync, zeroing pages ahead) keeps
 // its processor until the runtime takes it away, up to 10 ms later, and who was waiting for that one, a loop or dispatch, then
-// has another. Nothing changes where GOMAXPROCS is set, or at the second call.
+// has another. Nothing changes where GOMAXPROCS is set, or at the second call. From here on the runtime does not follow a quota or an
+// affinity that changes.
 func AddSpareProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" && spareProcessors.CompareAndSwap(0, 1) {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
