@@ -17,6 +17,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 final class ReplyScenarios {
     private static final long NOBODY_MS = 3_000;
 
+    /** A consumer whose first rebalance came too early has its queues with the next one, 20 s later. */
+    private static final long SOMEBODY_MS = 60_000;
+
     private ReplyScenarios() {
     }
 
@@ -72,7 +75,7 @@ final class ReplyScenarios {
             session.report.event("asked", "name", tag, "flag", number, "n", message.getBody().length, "sha", Report.sha256(message.getBody()));
             // Without a selector the client 4.9.4 returns its own request as soon as it is sent.
             Message reply = producer.request(message, (queues, sent, queue) -> queues.get((int) queue % queues.size()), number,
-                silent ? NOBODY_MS : Session.SEND_TIMEOUT_MS);
+                silent ? NOBODY_MS : SOMEBODY_MS);
             session.report.event("reply", "flag", number, "remark", new String(reply.getBody(), StandardCharsets.UTF_8));
         } catch (RequestTimeoutException e) {
             session.report.event("unanswered", "flag", number, "ms", (System.nanoTime() - start) / 1_000_000, "limit", NOBODY_MS);
