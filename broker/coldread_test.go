@@ -1,11 +1,10 @@
 package broker
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"peregrine/internal/sysio"
+	"peregrine/store/storetest"
 	"peregrine/wire"
 )
 
@@ -30,20 +29,7 @@ func TestABacklogInThePageCacheNeedsNoColdReader(t *testing.T) {
 			offset++
 		}
 	}
-	if cold := b.Stats().ColdPulls; (cold == 0) != tellsWhatIsCached(t, dir) {
+	if cold := b.Stats().ColdPulls; (cold == 0) != storetest.TellsWhatIsCached(t, dir) {
 		t.Errorf("%d cold pulls", cold)
 	}
-}
-
-// tellsWhatIsCached tells whether the file system of dir supports reads that do not wait.
-func tellsWhatIsCached(t *testing.T, dir string) bool {
-	f, err := sysio.OS{}.OpenFile(filepath.Join(dir, "cached"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte("here"), 0); err != nil {
-		t.Fatal(err)
-	}
-	return f.ReadCachedAt(make([]byte, 4), 0) == 4
 }

@@ -13,6 +13,7 @@ import (
 
 	"peregrine/internal/message"
 	"peregrine/internal/sysio"
+	"peregrine/store/storetest"
 )
 
 // numbered returns count units that follow each other from record n on.
@@ -380,7 +381,7 @@ func TestCachedUnitsAreThoseOfTheFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k := q.CachedUnits(got, from); k != n && tellsWhatIsCached(t, s) || !slices.Equal(got[:k], want[:k]) {
+		if k := q.CachedUnits(got, from); k != n && storetest.TellsWhatIsCached(t, set.root) || !slices.Equal(got[:k], want[:k]) {
 			t.Fatalf("from %d: %d of %d units, or others", from, k, n)
 		}
 	}
@@ -410,18 +411,4 @@ func TestCachedUnitsAreThoseOfTheFiles(t *testing.T) {
 	if n := q.CachedUnits(got, count-1); n != 0 {
 		t.Errorf("%d units from one on that an earlier run wrote", n)
 	}
-}
-
-// tellsWhatIsCached tells whether the file system under the store supports reads that do not wait.
-func tellsWhatIsCached(t *testing.T, s *Store) bool {
-	f, err := s.fsys.OpenFile(filepath.Join(s.set.root, "cached"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte("here"), 0); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 4)
-	return f.ReadCachedAt(b, 0) == 4
 }

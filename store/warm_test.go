@@ -162,6 +162,9 @@ func TestRefusedLocksAreSaidOnce(t *testing.T) {
 		!strings.Contains(lines.String(), "RLIMIT_MEMLOCK=\"") || !strings.Contains(lines.String(), syscall.ENOMEM.Error()) {
 		t.Errorf("%d lines: %s", n, lines.String())
 	}
+	if len(w.tries) == 0 {
+		t.Error("no attempt")
+	}
 	for name, n := range w.tries {
 		if n != 1 {
 			t.Errorf("%d attempts on %s", n, name)
