@@ -224,8 +224,11 @@ func EditFile(data []byte, changes []Change) ([]byte, error) {
 		if len(body) == len(edited) {
 			edited = append(edited, lineEnd...)
 		}
-		if continues(body) {
-			edited = append(edited, lineEnd...) // an entry that goes on for ever would swallow the first one
+		if continues(body) { // an entry that goes on for ever would swallow the first one
+			if lineEnd == "\n" && edited[len(edited)-1] == '\r' {
+				edited = append(edited, '\n') // with the next one it would be one line end, not two
+			}
+			edited = append(edited, lineEnd...)
 		}
 	}
 	for _, c := range added {

@@ -92,6 +92,7 @@ func TestEditFileKeepsWhatItDoesNotKnow(t *testing.T) {
 func FuzzEditFile(f *testing.F) {
 	f.Add([]byte("deleteWhen=04\n# x\nmine=\\\n 1"))
 	f.Add([]byte("deleteWhen\\\r\n:04\r\r\\\n\\"))
+	f.Add([]byte("\n0\\\r"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before, _, err := readProperties(data)
 		if err != nil {
