@@ -444,12 +444,10 @@ func (b *Broker) persist() {
 	}
 }
 
-// flushed is called by the flusher after each sync: it lets the dispatcher go on and tells the loops whose answers wait.
+// flushed is called by the flusher after each sync: it tells the loops whose answers wait and lets the dispatcher go on.
 func (b *Broker) flushed(upTo message.PhyOffset, err error) {
 	if err != nil {
 		b.fatal(err) // the store refuses everything from here on by itself
-	} else if b.syncFlush {
-		b.dispatcher.Wake()
 	}
 	if !b.syncFlush {
 		return
@@ -458,6 +456,9 @@ func (b *Broker) flushed(upTo message.PhyOffset, err error) {
 		if ls.answers.waiting.Load() > 0 {
 			b.server.Post(i, netio.Mail{Kind: netio.MailFlushed, Pos: int64(upTo)})
 		}
+	}
+	if err == nil {
+		b.dispatcher.Wake() // behind the answers: it is a system call
 	}
 }
 

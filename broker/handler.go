@@ -92,6 +92,16 @@ func (h handler) TurnEnd(l *netio.Loop) {
 	ls.publish()
 }
 
+// TurnWritten wakes the dispatcher for what the turn appended: a system call that no answer waits for.
+//
+// hot: 0 allocs, one atomic load while the dispatcher is awake.
+func (h handler) TurnWritten(l *netio.Loop) {
+	if ls := l.State.(*loopState); ls.appended {
+		ls.appended = false
+		h.dispatcher.Wake()
+	}
+}
+
 // Mail takes what other goroutines and timers have for this loop.
 func (h handler) Mail(l *netio.Loop, m netio.Mail) {
 	ls := l.State.(*loopState)

@@ -18,9 +18,10 @@ type loopState struct {
 	decoder  wire.Decoder
 	command  wire.Command
 
-	send    sendTurn
-	answers syncAnswers // sends that wait for a sync
-	recode  wire.Decoder
+	send     sendTurn
+	appended bool        // the dispatcher is to hear of it when the turn's answers are written
+	answers  syncAnswers // sends that wait for a sync
+	recode   wire.Decoder
 
 	pullHeader   wire.PullMessageHeader
 	pullRequest  pullRequest

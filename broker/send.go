@@ -328,7 +328,8 @@ func (b *Broker) commitSends(ls *loopState) {
 	}
 	run.flush(b)
 	t.reset()
-	b.announce(end)
+	b.flusher.Request(end)
+	ls.appended = !b.syncFlush
 	if waiting {
 		ls.answerFlushed(b, b.flusher.Flushed())
 	}

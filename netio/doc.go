@@ -23,10 +23,10 @@
 // # A turn
 //
 // One callback of gnet is one turn: the frames of one read of one connection (at most the read
-// buffer, 256 KiB: the bound that keeps a busy connection from starving its neighbours, since
+// buffer, 64 KiB: the bound that keeps a busy connection from starving its neighbours, since
 // level-triggered epoll serves every other ready connection before it comes back), one drain of the
 // mailbox, one Opened, or one Closed. After the callbacks of a turn Handler.TurnEnd runs, then each
-// connection with output is written once, then the connections marked by CloseAfterTurn go.
+// connection with output is written once, then Handler.TurnWritten runs, then the connections marked by CloseAfterTurn go.
 // Frame slices alias gnet's read buffer or a gathered buffer and die when TurnEnd has returned.
 //
 // # Framing

@@ -35,11 +35,12 @@ func TestMain(m *testing.M) {
 
 // scripted is a Handler made of functions; a nil one does nothing, a nil frame echoes.
 type scripted struct {
-	opened  func(c *Conn)
-	frame   func(c *Conn, frame []byte)
-	turnEnd func(l *Loop)
-	mail    func(l *Loop, m Mail)
-	closed  func(c *Conn, reason error)
+	opened      func(c *Conn)
+	frame       func(c *Conn, frame []byte)
+	turnEnd     func(l *Loop)
+	turnWritten func(l *Loop)
+	mail        func(l *Loop, m Mail)
+	closed      func(c *Conn, reason error)
 }
 
 func (h *scripted) Opened(c *Conn) {
@@ -59,6 +60,12 @@ func (h *scripted) Frame(c *Conn, frame []byte) {
 func (h *scripted) TurnEnd(l *Loop) {
 	if h.turnEnd != nil {
 		h.turnEnd(l)
+	}
+}
+
+func (h *scripted) TurnWritten(l *Loop) {
+	if h.turnWritten != nil {
+		h.turnWritten(l)
 	}
 }
 

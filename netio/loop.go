@@ -89,6 +89,7 @@ func (l *Loop) endTurn(c *Conn) {
 	for {
 		l.callTurnEnd(c)
 		l.flush()
+		l.callTurnWritten(c)
 		if len(l.closing) == 0 {
 			break
 		}
@@ -135,6 +136,16 @@ func (l *Loop) callTurnEnd(c *Conn) {
 		}
 	}()
 	l.handler.TurnEnd(l)
+}
+
+// callTurnWritten runs the handler's TurnWritten.
+func (l *Loop) callTurnWritten(c *Conn) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.panicked(c, "TurnWritten", v)
+		}
+	}()
+	l.handler.TurnWritten(l)
 }
 
 // tell hands one mail to the handler.

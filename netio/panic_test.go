@@ -23,11 +23,12 @@ func TestPanicClosesOneConnection(t *testing.T) {
 			c.Out = appendFrame(c.Out, f)
 			bomb("Frame")
 		},
-		turnEnd: func(l *Loop) { bomb("TurnEnd") },
-		mail:    func(l *Loop, m Mail) { bomb("Mail") },
-		closed:  func(c *Conn, reason error) { bomb("Closed") },
+		turnEnd:     func(l *Loop) { bomb("TurnEnd") },
+		turnWritten: func(l *Loop) { bomb("TurnWritten") },
+		mail:        func(l *Loop, m Mail) { bomb("Mail") },
+		closed:      func(c *Conn, reason error) { bomb("Closed") },
 	}
-	for _, at := range []string{"Opened", "Frame", "TurnEnd", "Mail", "Closed"} {
+	for _, at := range []string{"Opened", "Frame", "TurnEnd", "TurnWritten", "Mail", "Closed"} {
 		t.Run(at, func(t *testing.T) {
 			where.Store("")
 			s := startServer(t, h, nil)
@@ -46,7 +47,7 @@ func TestPanicClosesOneConnection(t *testing.T) {
 			ref := <-refs
 			where.Store(at)
 			switch at {
-			case "Frame", "TurnEnd":
+			case "Frame", "TurnEnd", "TurnWritten":
 				c.send(appendFrame(nil, frameOf(3, 16)))
 				c.expect(frameOf(3, 16)) // what was answered before is still sent
 			case "Mail":

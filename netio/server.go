@@ -25,6 +25,9 @@ type Handler interface {
 	// TurnEnd follows the last callback of a turn. Answers appended to Conn.Out here still go out
 	// with the turn.
 	TurnEnd(l *Loop)
+	// TurnWritten comes when the answers of a turn are written, before its closes: for what may wake others,
+	// which no answer should wait for.
+	TurnWritten(l *Loop)
 	// Mail gets each posted MailFlushed and MailRerun, and MailDrained.
 	Mail(l *Loop, m Mail)
 	// Closed comes once for each opened connection; Loop.Conn does not find it any more. reason is

@@ -172,3 +172,31 @@ func TestRunEndsWithShutdown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The handler's TurnWritten waits until the client has its answer: it would for ever if it came before the write.
+func TestTurnWrittenFollowsTheAnswers(t *testing.T) {
+	received := make(chan struct{})
+	h := &scripted{}
+	armed := atomic.Bool{}
+	h.turnWritten = func(l *Loop) {
+		if !armed.CompareAndSwap(true, false) {
+			return
+		}
+		select {
+		case <-received:
+		case <-time.After(10 * time.Second):
+			t.Error("TurnWritten ran before the turn's answer was written")
+		}
+	}
+	s := startServer(t, h, nil)
+	c := dial(t, s.addr)
+	c.ping(1)
+	armed.Store(true)
+	c.send(appendFrame(nil, frameOf(2, 16)))
+	c.expect(frameOf(2, 16))
+	close(received)
+	c.ping(3)
+	if armed.Load() {
+		t.Error("TurnWritten did not run")
+	}
+}
