@@ -24,22 +24,54 @@ const (
 	probeSyncBytes  = 4 << 10
 	probeWriteBytes = 1 << 20
 	probeWrites     = 256
+	probeGroupTime  = time.Second
 )
 
-// ProbeDevice measures in a file of its own, which it removes. It writes some 260 MB.
-func ProbeDevice(dir string) (p *Probe, err error) {
+// withProbeFile gives use an allocated file of probeWrites*probeWriteBytes bytes in dir, which is removed afterwards.
+func withProbeFile(dir string, use func(f sysio.File) error) (err error) {
 	path := filepath.Join(dir, fmt.Sprintf(".peregrine-bench-probe-%d", os.Getpid()))
 	f, err := sysio.OS{}.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("--probe-dir: %w", err)
-	}
-	defer func() {
+	if err == nil {
+		if err = f.Allocate(0, probeWrites*probeWriteBytes); err == nil {
+			err = use(f)
+		}
 		err = errors.Join(err, f.Close(), sysio.OS{}.Remove(path))
-	}()
-	p = &Probe{Dir: dir, FileSystem: sysio.Fingerprint(dir).FileSystem}
-	if err := f.Allocate(0, probeWrites*probeWriteBytes); err != nil {
-		return nil, fmt.Errorf("--probe-dir: %w", err)
 	}
+	if err != nil {
+		return fmt.Errorf("--probe-dir: %w", err)
+	}
+	return nil
+}
+
+// ProbeGroups measures how many groups of size bytes a second the device takes one after the other, each written behind the last one into allocated blocks and
+// synced: no broker that makes one sync at a time answers more groups.
+func ProbeGroups(dir string, size int) (perSecond float64, err error) {
+	err = withProbeFile(dir, func(f sysio.File) error {
+		group := filler(size)
+		var n int64
+		began := time.Now()
+		for ; time.Since(began) < probeGroupTime && (n+1)*int64(size) <= probeWrites*probeWriteBytes; n++ {
+			if _, err := f.WriteAt(group, n*int64(size)); err != nil {
+				return err
+			}
+			if err := f.Datasync(); err != nil {
+				return err
+			}
+		}
+		perSecond = float64(n) / time.Since(began).Seconds()
+		return nil
+	})
+	return perSecond, err
+}
+
+// ProbeDevice measures in a file of its own, which it removes. It writes some 260 MB.
+func ProbeDevice(dir string) (*Probe, error) {
+	p := &Probe{Dir: dir, FileSystem: sysio.Fingerprint(dir).FileSystem}
+	err := withProbeFile(dir, p.measure)
+	return p, err
+}
+
+func (p *Probe) measure(f sysio.File) (err error) {
 	syncs := func() (*Latency, error) {
 		h := newHistogram()
 		block := filler(probeSyncBytes)
@@ -59,18 +91,18 @@ func ProbeDevice(dir string) (p *Probe, err error) {
 		p.SyncWritten, err = syncs()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--probe-dir: %w", err)
+		return err
 	}
 	large := filler(probeWriteBytes)
 	began := time.Now()
 	for i := range int64(probeWrites) {
 		if _, err := f.WriteAt(large, i*probeWriteBytes); err != nil {
-			return nil, fmt.Errorf("--probe-dir: %w", err)
+			return err
 		}
 	}
 	if err := f.Datasync(); err != nil {
-		return nil, fmt.Errorf("--probe-dir: %w", err)
+		return err
 	}
 	p.WriteRate = probeWrites * probeWriteBytes / time.Since(began).Seconds()
-	return p, nil
+	return nil
 }
