@@ -9,7 +9,7 @@ SOAK_SECONDS = 600
 SOAK_RATE = 0
 SOAK_SEED = 0
 
-.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix interop-python compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-producer bench-memory bench-dispatch bench-burst bench-limits bench-tails bench-micro pgo fmt
+.PHONY: build run first-message test race fuzz-smoke crash soak soak-short lint ci interop interop-matrix compare compare-recovery bench-append bench-retention bench-recovery bench-longpoll bench-delay bench-hotkey bench-idle bench-vs-apache bench-producer bench-memory bench-dispatch bench-burst bench-limits bench-tails bench-micro pgo fmt
 
 build:
 	CGO_ENABLED=0 $(GO) build -pgo=auto -trimpath -o bin/peregrine .
@@ -61,21 +61,15 @@ lint:
 fmt:
 	gofmt -w $$(git ls-files '*.go')
 
-# Real clients (Java, Go, Node) against the built binary; a missing client is a failure here.
+# Real clients (Java, Go, Node, Python) against the built binary; a missing client is a failure here.
 interop: build
 	INTEROP_ALL=1 PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop/... -count=1 -timeout 20m -v
 
 # The same scenarios against both brokers; their outcomes become the table in COMPATIBILITY.md (some 20 minutes).
-MATRIX := -run '^(TestJavaClient494|TestJavaClient550|TestGoClient|TestNodeClient|TestTransactions|TestBrokerRestart|TestNewGroupsOnATrimmedTopic)$$'
+MATRIX := -run '^(TestJavaClient494|TestJavaClient550|TestGoClient|TestNodeClient|TestPythonClient|TestTransactions|TestBrokerRestart|TestNewGroupsOnATrimmedTopic)$$'
 interop-matrix: build
 	INTEROP_MATRIX=write PEREGRINE_INTEROP=required PEREGRINE_BIN=$(CURDIR)/bin/peregrine $(GO) test ./interop $(MATRIX) -count=1 -timeout 20m
 	INTEROP_MATRIX=write PEREGRINE_INTEROP=required INTEROP_TARGET=apache $(GO) test ./interop $(MATRIX) -count=1 -timeout 40m
-
-# The C++ based Python client at a running broker (needs python3 with venv and pip).
-NAMESRV = 127.0.0.1:9876
-interop-python:
-	python3 -m venv interop/python/venv && interop/python/venv/bin/pip install -q rocketmq==0.4.4
-	interop/python/venv/bin/python interop/python/client.py $(NAMESRV)
 
 # Both brokers on this machine, interleaved: sends per second and latency with ratios and verdicts (some 6 minutes).
 compare: build

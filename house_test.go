@@ -140,7 +140,7 @@ func walkGo(t *testing.T, visit func(path string, lines []string)) {
 		}
 		if d.IsDir() {
 			switch d.Name() {
-			case ".git", "node_modules", "target", "testdata", "bin", "peregrine-data":
+			case ".git", "node_modules", "venv", "target", "testdata", "bin", "peregrine-data":
 				return filepath.SkipDir
 			}
 			return nil

@@ -202,6 +202,15 @@ func nodeClient(script string) client {
 	}}
 }
 
+func pythonClient(script string) client {
+	return client{"python", func(_ string, arguments ...string) (string, []string) {
+		if bed.apache {
+			arguments = append([]string{"batch=whole"}, arguments...)
+		}
+		return venvPython(filepath.Dir(script)), append([]string{script}, arguments...)
+	}}
+}
+
 // running is a client process and what it has printed so far.
 type running struct {
 	*Transcript
@@ -276,7 +285,7 @@ func newRun() string {
 	return hex.EncodeToString(b[:])
 }
 
-func expectation() Expectation { return Expectation{SizeInRemark: !bed.apache} }
+func expectation() Expectation { return Expectation{SizeInRemark: !bed.apache, BatchOne: !bed.apache} }
 
 // complain makes a failure of each problem.
 func complain(t *testing.T, found problems) {

@@ -106,6 +106,9 @@ func differences(sent, got Event) (found problems) {
 	if sent.Queue != nil && sent.Offset == nil && *got.Queue != *sent.Queue { // the answer to a half message names no offset of the real queue
 		found.addf("%s: the answer named queue %d, delivered from queue %d", label(got), *sent.Queue, *got.Queue)
 	}
+	if sent.Queue == nil && sent.Offset != nil && *got.Offset != *sent.Offset { // Python
+		found.addf("%s: the answer named offset %d, delivered from offset %d", label(got), *sent.Offset, *got.Offset)
+	}
 	if sent.Queue != nil && sent.Offset != nil && (*got.Queue != *sent.Queue || *got.Offset != *sent.Offset) {
 		found.addf("%s: the answer named queue %d offset %d, delivered from queue %d offset %d", label(got), *sent.Queue, *sent.Offset, *got.Queue, *got.Offset)
 	}

@@ -161,3 +161,80 @@ func TestNewGroupsBeginWhereTheOriginalSays(t *testing.T) {
 	rejects(t, "LAST", "50 lost", newGroups(sent, all(got, got[50:], got)))
 	rejects(t, "TIMESTAMP", "40 lost", newGroups(sent, all(got, got, got[40:])))
 }
+
+func TestChainsStayInTheirQueue(t *testing.T) {
+	var sent, got []Event
+	for i := range 60 {
+		s, g := pair(fmt.Sprint(i), i%5, int64(i/5))
+		s.How, s.Tag, s.Queue = "ordered", fmt.Sprint("chain", i%5), nil
+		if i%4 == 3 {
+			s.How, s.Offset, s.OffsetID = "oneway", nil, ""
+		}
+		g.Tag = s.Tag
+		sent, got = append(sent, s), append(got, g)
+	}
+	swapped := func(i, j int) []Event {
+		list := slices.Clone(got)
+		list[i], list[j] = list[j], list[i]
+		return list
+	}
+	replaced := func(i, j int) []Event { // one stands where the other is due
+		list := swapped(i, j)
+		list[i].Offset, list[j].Offset = list[j].Offset, list[i].Offset
+		return list
+	}
+	accepts(t, "right", chained(sent, got))
+	overtaken := spoiled(sent, 8, func(e *Event) { _, e.Offset = place(3, 0) })
+	accepts(t, "one-way is overtaken", chained(overtaken, replaced(3, 8)))
+	rejects(t, "lost", "1 lost", chained(sent, got[:59]))
+	rejects(t, "late", "where offset 0 is due", chained(sent, swapped(0, 5)))
+	sentOtherwise := slices.Clone(sent)
+	sentOtherwise[0], sentOtherwise[5] = sentOtherwise[5], sentOtherwise[0]
+	rejects(t, "another order", "due of chain0", chained(sentOtherwise, got))
+	rejects(t, "another queue", "the others are in queue 0", chained(sent, spoiled(got, 5, func(e *Event) { e.Queue, e.Offset = place(7, 0) })))
+	rejects(t, "another offset", "the answer named offset 0", chained(sent, spoiled(got, 0, func(e *Event) { e.Queue, e.Offset = place(0, 9) })))
+	rejects(t, "too few", "60 expected", chained(sent[:59], got[:59]))
+}
+
+func TestPullsGoOn(t *testing.T) {
+	var sent, got []Event
+	for i := range 120 {
+		s, g := pair(fmt.Sprint(i), 0, int64(i))
+		g.By = []string{"first", "second", "even"}[i/40]
+		if i >= 80 && i%2 == 0 {
+			s.Tag, g.Tag = "even", "even"
+		}
+		if sent = append(sent, s); i < 80 || i%2 == 0 {
+			got = append(got, g)
+		}
+	}
+	accepts(t, "right", pullAll(sent, got))
+	rejects(t, "lost", "1 lost", pullAll(sent, got[1:]))
+	rejects(t, "from the begin again", "nobody sent", pullAll(sent, append(slices.Clone(got), spoiled(got, 0, func(e *Event) { e.By = "second" })[0])))
+	rejects(t, "another tag", "nobody sent", pullAll(sent, append(slices.Clone(got), spoiled(got, 0, func(e *Event) { e.By = "even" })[0])))
+	rejects(t, "too few", "120 expected", pullAll(sent[1:], got))
+}
+
+func TestEveryWayOfSendingIsUsed(t *testing.T) {
+	events, expect := []Event{{E: "done"}, {E: "batch", Stored: 8, IDs: -1, OffsetIDs: -1}}, Expectation{BatchOne: true}
+	for i := range 32 {
+		s, g := pair(fmt.Sprint(i), 0, int64(i))
+		s.How = []string{"sync", "async", "oneway", "batch"}[i/8]
+		events = append(events, s, g)
+	}
+	accepts(t, "right", verdict("send", events, expect))
+	accepts(t, "ids are told", verdict("send", spoiled(events, 1, func(e *Event) { e.IDs, e.OffsetIDs = 8, 8 }), expect))
+	rejects(t, "too few ids", "must name 8 ids", verdict("send", spoiled(events, 1, func(e *Event) { e.IDs, e.OffsetIDs = 7, 8 }), expect))
+	rejects(t, "too small", "must name 8 ids", verdict("send", spoiled(events, 1, func(e *Event) { e.Stored = 7 }), expect))
+	rejects(t, "a way too few", "7 messages sent async", verdict("send", spoiled(events, 18, func(e *Event) { e.How = "sync" }), expect))
+	// The last eight as one.
+	_, whole := pair("", 0, 24)
+	whole.Keys = ""
+	asOne := append(slices.Clone(events[:50]), whole)
+	for i := 50; i < 66; i += 2 {
+		asOne = append(asOne, events[i])
+	}
+	accepts(t, "a batch as one, the original", verdict("send", asOne, Expectation{}))
+	rejects(t, "a batch as one", "nobody sent", verdict("send", asOne, expect))
+	rejects(t, "a batch as eight, the original", "one that holds the batch", verdict("send", events, Expectation{}))
+}

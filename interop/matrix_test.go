@@ -10,13 +10,14 @@ import (
 )
 
 // The columns of the matrix of clients: what a client calls itself in the harness. The last one is all of them against the original.
-var matrixColumns = []string{"java-4.9.4", "java-4.9.4 binary", "java-5.5.0", "java-5.5.0 binary", "go", "node", "original"}
+var matrixColumns = []string{"java-4.9.4", "java-4.9.4 binary", "java-5.5.0", "java-5.5.0 binary", "go", "node", "python", "original"}
 
 var (
-	bothJava  = []string{"java-4.9.4", "java-4.9.4 binary", "java-5.5.0", "java-5.5.0 binary"}
-	jsonJava  = []string{"java-4.9.4", "java-5.5.0"}
-	javaAndGo = append(slices.Clone(bothJava), "go")
-	everybody = append(slices.Clone(javaAndGo), "node")
+	bothJava   = []string{"java-4.9.4", "java-4.9.4 binary", "java-5.5.0", "java-5.5.0 binary"}
+	jsonJava   = []string{"java-4.9.4", "java-5.5.0"}
+	javaAndGo  = append(slices.Clone(bothJava), "go")
+	withPython = append(slices.Clone(javaAndGo), "python")
+	everybody  = append(slices.Clone(javaAndGo), "node", "python")
 )
 
 // scenarioTable is the list of scenarios, in the order of the matrix: which clients run them, and what they are, for a reader. Those with
@@ -27,7 +28,7 @@ var scenarioTable = []struct {
 	clients []string
 	ownTest bool
 }{
-	{"send", "send: synchronous, asynchronous, one-way, batch", javaAndGo, false},
+	{"send", "send: synchronous, asynchronous, one-way, batch", withPython, false},
 	{"topics", "topics made by a send and by an administrator", javaAndGo, false},
 	{"bodies", "bodies up to the exact limit, one byte over it refused", javaAndGo, false},
 	{"compressed", "compressed bodies", everybody, false},
@@ -38,12 +39,14 @@ var scenarioTable = []struct {
 	{"consumer-restart", "a consumer goes on where the group had stopped", everybody, false},
 	{"consumer-first", "a consumer is there before its topic", bothJava, false},
 	{"pull", "pull by hand: statuses, long polling, offsets, search by time", javaAndGo, false},
+	{"pull-all", "pull of whole topics: everything, then what is new, one tag", []string{"python"}, false},
 	{"lite", "lite pull: subscribe, commit, assign", bothJava, false},
 	{"seek", "lite pull: seek to begin, middle, end, time", bothJava, false},
-	{"delay", "delay levels 1 to 3: never early, each once", javaAndGo, false},
+	{"delay", "delay levels 1 to 3: never early, each once", withPython, false},
 	{"retry", "failed deliveries come again, others do not wait", javaAndGo, false},
 	{"dead-letter", "the last failure goes into the dead-letter topic at once", javaAndGo, false},
 	{"orderly", "orderly: one owner, order kept, suspended queues, a hand-over", javaAndGo, false},
+	{"ordered", "sends into the queue of a key, consumed in order by one member", []string{"python"}, false},
 	{"request-reply", "request and reply, eight at once, one that nobody answers", javaAndGo, false},
 	{"reset", "offsets reset while the consumer works", javaAndGo, false},
 	{"where", "where a new group begins on an old topic", javaAndGo, false},

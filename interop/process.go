@@ -6,7 +6,7 @@
 // RawClient, for tests that need thousands of frames, does use the wire package.
 //
 // Every child gets a process group of its own, a bounded time to live and a directory of its own; ports are free ones below the
-// ephemeral range. The programs under java, go and node only print facts; judge.go decides. README.md says how to run it.
+// ephemeral range. The programs under java, go, node and python only print facts; judge.go decides. README.md says how to run it.
 package interop
 
 import (

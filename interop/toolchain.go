@@ -176,6 +176,44 @@ func (c *Toolchain) NodeProgram() (string, error) {
 	})
 }
 
+// PythonProgram makes an environment with the Python client if there is none with the locked version, and returns the script.
+func (c *Toolchain) PythonProgram() (string, error) {
+	return c.once("python", func() (string, error) {
+		if err := haveAll("python3"); err != nil {
+			return "", err
+		}
+		dir := filepath.Join(c.Root, "python")
+		script, python, lockFile := filepath.Join(dir, "scenarios.py"), venvPython(dir), filepath.Join(dir, "requirements.txt")
+		lock, err := os.ReadFile(lockFile)
+		if err != nil {
+			return "", err
+		}
+		// The environment points at the machine's Python and C++ libraries, which may have changed since.
+		loads := func() error { return run(dir, python, "-c", "import rocketmq.client") }
+		sum := sha256.Sum256(lock)
+		stamp, stampFile := hex.EncodeToString(sum[:]), filepath.Join(dir, "venv", ".peregrine-lock")
+		if old, err := os.ReadFile(stampFile); err == nil && string(old) == stamp && loads() == nil {
+			return script, nil
+		}
+		err = errors.New("not installed") // there is no cache to install from
+		if c.Download {
+			err = run(dir, "python3", "-m", "venv", "--clear", "venv")
+			if err == nil {
+				err = run(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", lockFile)
+			}
+			if err == nil {
+				err = loads()
+			}
+		}
+		if err != nil {
+			return "", c.unprepared("the Python packages", err)
+		}
+		return script, os.WriteFile(stampFile, []byte(stamp), 0o644)
+	})
+}
+
+func venvPython(dir string) string { return filepath.Join(dir, "venv", "bin", "python") }
+
 // PeregrineBinary is PEREGRINE_BIN (a relative one counts from the top of the repository), or a fresh build below dir.
 func (c *Toolchain) PeregrineBinary(dir string) (string, error) {
 	return c.once("peregrine", func() (string, error) {

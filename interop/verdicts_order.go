@@ -153,3 +153,55 @@ func newGroups(sent, got []Event) (found problems) {
 	}
 	return found
 }
+
+// chained judges the scenario "ordered": a chain of messages, which the tag names, lies in one queue and arrives as it was sent. What was
+// sent one-way may be overtaken: its sender did not wait.
+func chained(sent, got []Event) (found problems) {
+	if len(sent) != 60 {
+		found.addf("%d messages sent, 60 expected", len(sent))
+	}
+	found.all(once(sent, got))
+	x, queues := indexOf(sent), map[string]int{}
+	next, due := map[int]int64{}, map[string][]string{}
+	for _, event := range sent {
+		if event.How != "oneway" {
+			due[event.Tag] = append(due[event.Tag], event.ID)
+		}
+	}
+	for _, event := range got {
+		if queue, seen := queues[event.Tag]; seen && queue != *event.Queue {
+			found.addf("%s of %s, the others are in queue %d", label(event), event.Tag, queue)
+		}
+		queues[event.Tag] = *event.Queue
+		if *event.Offset != next[*event.Queue] {
+			found.addf("%s arrived where offset %d is due", label(event), next[*event.Queue])
+		}
+		next[*event.Queue] = *event.Offset + 1
+		original, _ := x.find(event)
+		if original.How == "oneway" {
+			continue
+		}
+		if rest := due[event.Tag]; len(rest) == 0 || rest[0] != event.ID {
+			found.addf("%s arrived, due of %s are %q", label(event), event.Tag, rest)
+		} else {
+			due[event.Tag] = rest[1:]
+		}
+	}
+	if len(queues) != 5 {
+		found.addf("%d chains arrived, 5 expected", len(queues))
+	}
+	return found
+}
+
+// pullAll judges the scenario "pull-all": a pull hands over the whole topic, the next one only what is new, the last one only one tag.
+func pullAll(sent, got []Event) (found problems) {
+	if len(sent) != 120 {
+		found.addf("%d messages sent, 120 expected", len(sent))
+		return found
+	}
+	even := where(sent, func(e Event) bool { return e.Tag == "even" })
+	for name, want := range map[string][]Event{"first": sent[:40], "second": sent[40:80], "even": even} {
+		found.all(once(want, where(got, func(e Event) bool { return e.By == name })))
+	}
+	return found
+}
