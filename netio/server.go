@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,7 @@ type Options struct {
 	// Addrs are host:port pairs of numbers ("0.0.0.0:10911", "[::]:9876"); port 0 takes a free one,
 	// see Server.Addrs. Conn.Listener is the index into it.
 	Addrs []string
-	// EventLoops is the number of loops, at most 256; 0 means half of the CPUs that Go may use, at least 1.
+	// EventLoops is the number of loops, 1 to 256.
 	EventLoops int
 	Limits     Limits
 	Logger     *slog.Logger
@@ -96,14 +95,11 @@ func New(opts Options) (*Server, error) {
 		return nil, errors.New("netio: no listen address")
 	case opts.Handler == nil:
 		return nil, errors.New("netio: no handler")
-	case opts.EventLoops < 0 || opts.EventLoops > eventLoopsMax:
-		return nil, fmt.Errorf("netio: %d event loops, expected 0 (automatic) to %d", opts.EventLoops, eventLoopsMax)
+	case opts.EventLoops < 1 || opts.EventLoops > eventLoopsMax:
+		return nil, fmt.Errorf("netio: %d event loops, expected 1 to %d", opts.EventLoops, eventLoopsMax)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.EventLoops == 0 {
-		opts.EventLoops = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	s := &Server{
 		opts:    opts,

@@ -68,7 +68,7 @@ func TestAddressErrorsNameTheAddress(t *testing.T) {
 		{[]string{"127.0.0.1:99999"}, "127.0.0.1:99999"},
 		{[]string{"nonsense"}, "nonsense"},
 	} {
-		s, err := New(Options{Addrs: c.addrs, Handler: &scripted{}})
+		s, err := New(Options{Addrs: c.addrs, EventLoops: 1, Handler: &scripted{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestAddressErrorsNameTheAddress(t *testing.T) {
 		s.Shutdown(0, nil) // allowed, and does not hang
 	}
 	_ = held.Close()
-	s, err := New(Options{Addrs: []string{taken, taken}, Handler: &scripted{}})
+	s, err := New(Options{Addrs: []string{taken, taken}, EventLoops: 1, Handler: &scripted{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,9 @@ func TestAddressErrorsNameTheAddress(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Handler: &scripted{}},
-		{Addrs: []string{"127.0.0.1:0"}},
+		{EventLoops: 1, Handler: &scripted{}},
+		{Addrs: []string{"127.0.0.1:0"}, EventLoops: 1},
+		{Addrs: []string{"127.0.0.1:0"}, Handler: &scripted{}},
 		{Addrs: []string{"127.0.0.1:0"}, Handler: &scripted{}, EventLoops: eventLoopsMax + 1},
 	} {
 		if _, err := New(o); err == nil {
@@ -160,7 +161,7 @@ func TestShutdownGivesUpAtTheDeadline(t *testing.T) {
 }
 
 func TestRunEndsWithShutdown(t *testing.T) {
-	s, err := New(Options{Addrs: []string{"127.0.0.1:0"}, Handler: &scripted{}})
+	s, err := New(Options{Addrs: []string{"127.0.0.1:0"}, EventLoops: 1, Handler: &scripted{}})
 	if err != nil {
 		t.Fatal(err)
 	}
