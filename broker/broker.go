@@ -135,7 +135,9 @@ type Broker struct {
 	stopping atomic.Bool // sends are refused
 
 	brokerPuts, brokerGets *stats.Item
+	userPuts, userGets     *stats.Item // system topics left out
 	slow                   slowCounters
+	made                   madeCounters
 
 	bootTime   message.Millis
 	panics     atomic.Uint64
@@ -214,6 +216,8 @@ func (b *Broker) openTables(o Options) (err error) {
 	b.stats = stats.New(now())
 	b.brokerPuts = b.stats.Item(stats.BrokerPutNums, []byte(cfg.BrokerClusterName))
 	b.brokerGets = b.stats.Item(stats.BrokerGetNums, []byte(cfg.BrokerClusterName))
+	b.userPuts = b.stats.Item(stats.UserPutNums, []byte(cfg.BrokerClusterName))
+	b.userGets = b.stats.Item(stats.UserGetNums, []byte(cfg.BrokerClusterName))
 	b.pulled = offsets.NewPositions()
 	b.locks = locks.New(locks.Options{KeepOnClose: cfg.KeepLocksOnClose})
 	b.clients = clients.NewRegistry(clients.Options{

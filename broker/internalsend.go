@@ -33,6 +33,9 @@ func (s internalSender) Append(batch []store.Message) (end message.PhyOffset, er
 			s.address(m)
 			end = s.store.Append(batch[i : i+1])
 		}
+		if batch[i].Err == nil {
+			s.countMade(&batch[i])
+		}
 	}
 	s.announce(end)
 	return end, nil

@@ -419,7 +419,7 @@ func (b *Broker) countSend(ls *loopState, run *topicRun, t *sendTurn, p *pending
 		size += t.messages[i].Size()
 	}
 	ls.count[countStoredBytes] += uint64(size)
-	run.add(b, p.topic.NameBytes(), int64(p.n), int64(size))
+	run.add(b, t.messages[p.first].Topic, int64(p.n), int64(size))
 }
 
 // runSend carries out one send on a control worker: a topic has to be created first. It waits for the sync itself.

@@ -149,7 +149,8 @@ func CloseReasons() []string { return netio.Labels() }
 
 // rateCounters are the sums that GET_BROKER_RUNTIME_INFO shows as rates.
 func (b *Broker) rateCounters() control.Counters {
-	c := control.Counters{Puts: b.slow.sent.Load(), PutBytes: b.slow.storedBytes.Load(), PutsRefused: b.slow.failed.Load()}
+	c := control.Counters{Puts: b.slow.sent.Load() + b.made.records.Load(), PutBytes: b.slow.storedBytes.Load() + b.made.bytes.Load(),
+		PutsRefused: b.slow.failed.Load(), UserPuts: uint64(b.userPuts.Value()), UserGets: uint64(b.userGets.Value())}
 	for _, ls := range b.loops {
 		c.Puts += ls.published[countSent].Load()
 		c.PutBytes += ls.published[countStoredBytes].Load()

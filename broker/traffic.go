@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/internal/message"
+	"peregrine/store"
 )
 
 // countPull notes where the group will go on and what it got.
@@ -20,9 +22,14 @@ func (b *Broker) countPull(key *[]byte, r *pullRequest, found *lookup) {
 	b.stats.Add(stats.GroupGetNums, *key, int64(found.messages))
 	b.stats.Add(stats.GroupGetSize, *key, int64(found.bytes))
 	b.brokerGets.Add(int64(found.messages))
+	if !b.topics.IsSystemName(r.topic.NameBytes()) {
+		b.userGets.Add(int64(found.messages))
+	}
 }
 
-// topicRun sums the sends of one topic that follow each other in a turn, so that a turn with one topic counts once.
+// topicRun sums the sends of one topic that follow each other in a turn, so that a turn with one topic counts once. The topic is the one
+// that the records lie in: a delayed message counts for the schedule topic now and for its own when it is due, a half for its own when it
+// is committed.
 type topicRun struct {
 	topic       []byte
 	count, size int64
@@ -48,6 +55,9 @@ func (t *topicRun) flush(b *Broker) {
 		b.stats.Add(stats.TopicPutNums, t.topic, t.count)
 		b.stats.Add(stats.TopicPutSize, t.topic, t.size)
 		b.brokerPuts.Add(t.count)
+		if !b.topics.IsSystemName(t.topic) {
+			b.userPuts.Add(t.count)
+		}
 	}
 	*t = topicRun{}
 }
@@ -84,8 +94,32 @@ func (b *Broker) countSlowSend(t *sendTurn, p *pendingSend) {
 		m := &t.messages[i]
 		b.slow.sentBytes.Add(uint64(len(m.Body)))
 		b.slow.storedBytes.Add(uint64(m.Size()))
-		run.add(b, p.topic.NameBytes(), 1, int64(m.Size()))
+		run.add(b, m.Topic, 1, int64(m.Size()))
 	}
 	b.slow.sent.Add(uint64(p.n))
 	run.flush(b)
+}
+
+// madeCounters are the records that the broker made itself.
+type madeCounters struct {
+	records, bytes atomic.Uint64
+}
+
+var dlqPrefix = []byte(topics.DLQPrefix)
+
+// countMade counts a record that the broker made, as the original does: dead letters of messages that were sent back and transactions
+// that are given up count for no topic, what is sent back with a delay counts for the schedule topic only.
+func (b *Broker) countMade(m *store.Message) {
+	size := int64(m.Size())
+	b.made.records.Add(1)
+	b.made.bytes.Add(uint64(size))
+	switch {
+	case bytes.HasPrefix(m.Topic, dlqPrefix), string(m.Topic) == topics.CheckMaxTimeTopic:
+	case string(m.Topic) == topics.ScheduleTopic:
+		b.stats.Add(stats.TopicPutNums, m.Topic, 1)
+		b.stats.Add(stats.TopicPutSize, m.Topic, size)
+	default:
+		run := topicRun{topic: m.Topic, count: 1, size: size}
+		run.flush(b)
+	}
 }

@@ -218,3 +218,15 @@ func TestCallsToClients(t *testing.T) {
 	}
 	b.expect("gone meanwhile", b.ask(307, "", "consumerGroup", "g", "clientId", "c1"), 1, "invoke consumer <g> <c1> Exception", "")
 }
+
+// A list that is not there is no empty list: the original answers with code 1, too.
+func TestListsThatAreMissingAreNamed(t *testing.T) {
+	b := newBench(t)
+	for code, field := range map[wire.RequestCode]string{wire.RequestUpdateAndCreateTopicList: "topicConfigList",
+		wire.RequestUpdateAndCreateSubscriptionGroupList: "groupConfigList"} {
+		for _, body := range []string{"null", "{}"} {
+			b.expect(body, b.ask(code, body), wire.ResponseSystemError, field, "")
+		}
+		b.expect("empty", b.ask(code, `{"`+field+`":[]}`), wire.ResponseSuccess, "", "")
+	}
+}

@@ -468,6 +468,10 @@ func TestRuntimeInfoTellsTheTruth(t *testing.T) {
 		b.counters.PutBytes += 100
 		b.counters.Gets += 2
 		b.counters.GetsFound++
+		b.counters.UserGets++
+		if i%2 == 0 {
+			b.counters.UserPuts++ // every second one is in a system topic
+		}
 		if i < 19 {
 			b.deps.Rates.Sample(b.now())
 		}
@@ -478,7 +482,7 @@ func TestRuntimeInfoTellsTheTruth(t *testing.T) {
 	for key, want := range map[string]string{
 		"putTps": "1.0 1.0 1.0", "getTransferredTps": "2.0 2.0 2.0", "getFoundTps": "1.0 1.0 1.0", "getMissTps": "0.0 0.0 0.0", "getTotalTps": "1.0 1.0 1.0",
 		"runtime": "[ 0 days, 0 hours, 0 minutes, 20 seconds ]", "bootTimestamp": "1700000000000", "putMessageTimesTotal": "20", "putMessageAverageSize": "100.0",
-		"msgPutTotalTodayNow": "20", "msgGetTotalTodayNow": "40", "msgPutTotalTodayMorning": "0", "brokerVersionDesc": "V5_5_0", "brokerActive": "true",
+		"msgPutTotalTodayNow": "10", "msgGetTotalTodayNow": "20", "msgPutTotalTodayMorning": "0", "brokerVersionDesc": "V5_5_0", "brokerActive": "true",
 		"earliestMessageTimeStamp": "1700000000000", "commitLogMinOffset": "0", "commitLogMaxOffset": fmt.Sprint(b.deps.Store.Wrote()), "dispatchBehindBytes": "0",
 		"sendThreadPoolQueueSize": "0", "timerReadBehind": "0",
 	} {

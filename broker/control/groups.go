@@ -32,6 +32,9 @@ func (s *service) updateGroupList(r *Request) wire.Reply {
 	if err := wire.DecodeBody(r.Cmd.Body, &body); err != nil {
 		return wire.ReplyOf(err)
 	}
+	if body.GroupConfigList == nil {
+		return failure(wire.ResponseSystemError, "the body lacks groupConfigList")
+	}
 	refusal := s.Groups.UpdateAll(body.GroupConfigList)
 	if refusal == nil {
 		s.Logger.Info("subscription groups set by an administrator", "groups", len(body.GroupConfigList), "remote", r.Remote)

@@ -41,7 +41,11 @@ func lockBody(r *Request) (*wire.LockBatchBody, *wire.Refusal) {
 		}
 	}
 	for i := range body.MQSet {
-		if mq := &body.MQSet[i]; len(mq.Topic)+len(mq.BrokerName) > 2*locks.NameBytesMax {
+		mq := &body.MQSet[i]
+		if *mq == (wire.MessageQueue{}) {
+			return nil, wire.Refuse(wire.ResponseSystemError, "mqSet: an element names no queue")
+		}
+		if len(mq.Topic)+len(mq.BrokerName) > 2*locks.NameBytesMax {
 			return nil, wire.Refuse(wire.ResponseSystemError, "mqSet: a name is too long")
 		}
 	}

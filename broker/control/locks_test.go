@@ -25,5 +25,6 @@ func TestLockBatch(t *testing.T) {
 	b.expect("no group", b.ask(wire.RequestLockBatchMQ, `{"clientId":"A","mqSet":[]}`), wire.ResponseSystemError, "consumerGroup", "")
 	b.expect("no client", b.ask(wire.RequestUnlockBatchMQ, `{"consumerGroup":"g","mqSet":[]}`), wire.ResponseSystemError, "clientId", "")
 	b.expect("no body", b.ask(wire.RequestLockBatchMQ, ``), wire.ResponseSystemError, "body", "")
+	b.expect("no queue", b.ask(wire.RequestLockBatchMQ, body("A", "null")), wire.ResponseSystemError, "mqSet", "")
 	b.expect("a long name", b.ask(wire.RequestLockBatchMQ, body(strings.Repeat("x", locks.NameBytesMax+1), q0)), wire.ResponseSystemError, "clientId", "")
 }

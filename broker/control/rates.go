@@ -9,12 +9,14 @@ import (
 
 // Counters are sums since the start of the broker.
 type Counters struct {
-	Puts        uint64 // messages stored
+	Puts        uint64 // messages stored, those that the broker made itself, too
 	PutBytes    uint64 // bytes of their records
 	PutsRefused uint64
 	GetsFound   uint64 // pulls that found messages
 	GetsMissed  uint64 // pulls that found none
 	Gets        uint64 // messages handed out
+	UserPuts    uint64 // as Puts, system topics left out
+	UserGets    uint64 // as Gets, system topics left out
 }
 
 const (

@@ -32,12 +32,12 @@ func (s *service) runtimeInfo(*Request) wire.Reply {
 		"getTotalTps":           s.Rates.triple(now, &c, func(c *Counters) uint64 { return c.GetsFound + c.GetsMissed }),
 		"getTransferredTps":     s.Rates.triple(now, &c, func(c *Counters) uint64 { return c.Gets }),
 
-		"msgPutTotalYesterdayMorning": number(int64(yesterday.Puts)),
-		"msgPutTotalTodayMorning":     number(int64(today.Puts)),
-		"msgPutTotalTodayNow":         number(int64(c.Puts)),
-		"msgGetTotalYesterdayMorning": number(int64(yesterday.Gets)),
-		"msgGetTotalTodayMorning":     number(int64(today.Gets)),
-		"msgGetTotalTodayNow":         number(int64(c.Gets)),
+		"msgPutTotalYesterdayMorning": number(int64(yesterday.UserPuts)),
+		"msgPutTotalTodayMorning":     number(int64(today.UserPuts)),
+		"msgPutTotalTodayNow":         number(int64(c.UserPuts)),
+		"msgGetTotalYesterdayMorning": number(int64(yesterday.UserGets)),
+		"msgGetTotalTodayMorning":     number(int64(today.UserGets)),
+		"msgGetTotalTodayNow":         number(int64(c.UserGets)),
 
 		"commitLogMinOffset":       number(int64(s.Store.MinPhy())),
 		"commitLogMaxOffset":       number(int64(wrote)),

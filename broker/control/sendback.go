@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"peregrine/broker/names"
+	"peregrine/broker/stats"
 	"peregrine/broker/topics"
 	"peregrine/internal/message"
 	"peregrine/store"
@@ -94,6 +95,11 @@ func (s *service) sendBack(r *Request) wire.Reply {
 		return wire.ReplyOf(sendBackFailed(err))
 	}
 	s.Retries.SentBack.Add(1)
+	origin, retried := message.GetProperty(v.Properties, message.PropertyRetryTopic)
+	if !retried {
+		origin = v.Topic
+	}
+	s.Stats.Add(stats.SendBackNums, []byte(string(origin)+"@"+h.Group), 1)
 	if dead {
 		s.Retries.DeadLetters.Add(1)
 	}

@@ -43,6 +43,9 @@ func (s *service) updateTopicList(r *Request) wire.Reply {
 	if err := wire.DecodeBody(r.Cmd.Body, &body); err != nil {
 		return wire.ReplyOf(err)
 	}
+	if body.TopicConfigList == nil {
+		return failure(wire.ResponseSystemError, "the body lacks topicConfigList")
+	}
 	refusal := s.Topics.UpdateOrCreateAll(body.TopicConfigList)
 	if refusal == nil {
 		s.Logger.Info("topics set by an administrator", "topics", len(body.TopicConfigList), "remote", r.Remote)

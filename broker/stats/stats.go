@@ -23,10 +23,13 @@ const (
 	SendBackNums              // messages that a group sent back, by topic@group
 	BrokerPutNums             // messages stored, by cluster
 	BrokerGetNums             // messages handed out, by cluster
+	UserPutNums               // as BrokerPutNums, system topics left out
+	UserGetNums               // as BrokerGetNums, system topics left out
 	kinds
 )
 
-var names = [kinds]string{"TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "BROKER_PUT_NUMS", "BROKER_GET_NUMS"}
+var names = [kinds]string{"TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "BROKER_PUT_NUMS", "BROKER_GET_NUMS",
+	"BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"}
 
 // String is the original's name.
 func (k Kind) String() string { return names[k] }

@@ -266,6 +266,15 @@ func (t *Table) IsSystem(name string) bool {
 	return t.system[name] || strings.HasPrefix(name, systemPrefix)
 }
 
+// IsSystemName is IsSystem of bytes.
+//
+// hot: 0 allocs.
+func (t *Table) IsSystemName(name []byte) bool {
+	return t.system[string(name)] || bytes.HasPrefix(name, systemPrefixBytes)
+}
+
+var systemPrefixBytes = []byte(systemPrefix)
+
 // IsOrder says that a topic exists and is marked as ordered.
 func (t *Table) IsOrder(name string) bool {
 	topic := t.Find(name)
