@@ -11,6 +11,7 @@ import time
 import traceback
 
 from rocketmq.client import Message, Producer, PullConsumer, PushConsumer
+from rocketmq.exceptions import ProducerException
 from rocketmq.ffi import dll
 
 PATIENCE_S = 75  # covers one heartbeat (30 s) plus one rebalance of this client
@@ -92,7 +93,19 @@ class Session:
 
     def send(self, producer, tag, number, **rest):
         message, facts = self.message(tag, number, **rest)
-        self.sent("sync", facts, producer.send_sync(message))
+        self.sent("sync", facts, self.routed(lambda: producer.send_sync(message)))
+
+    def routed(self, send):
+        """Where several producers begin at once some may find no route for their first message, which is not sent then."""
+        deadline = time.time() + PATIENCE_S
+        while True:
+            try:
+                return send()
+            except ProducerException as e:
+                if "No route info" not in str(e) or time.time() > deadline:
+                    raise
+                self.event("retry", error=str(e))
+                time.sleep(0.1)
 
     def got(self, by, m):
         props = {key: m.get_property(key).decode() for key in USER_PROPERTIES if m.get_property(key)}
@@ -234,7 +247,7 @@ def ordered(s):
             p.send_oneway_orderly(message, i % 5)
             s.event("sent", how="oneway", **facts)
         else:
-            s.sent("ordered", facts, p.send_orderly(message, i % 5))
+            s.sent("ordered", facts, s.routed(lambda: p.send_orderly(message, i % 5)))
     s.consumer("A", s.group("g"), orderly=True)
     s.await_arrivals(60)
     time.sleep(CALM_S)
