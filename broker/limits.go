@@ -65,8 +65,9 @@ const (
 	controlJobsMax = 4096
 	coldJobsMax    = 1024
 
-	// controlWorkersAuto and coldReadersAuto are the numbers of goroutines when the configuration says 0.
-	controlWorkersAuto = 2
+	// controlWorkersAuto and coldReadersAuto are the numbers of goroutines when the configuration says 0. A control worker waits for the disk when it makes a
+	// topic, and with it those whose connections it serves: hence more of them than processors.
+	controlWorkersAuto = 8
 	coldReadersAuto    = 4
 
 	// unflushedAutoMin and unflushedAutoMax bound the automatic peregrine.unflushedMaxBytes.
