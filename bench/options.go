@@ -103,9 +103,9 @@ func (o *Options) check() error {
 		return fmt.Errorf("--pull-connections, --pull-batch: nothing would be consumed")
 	case o.consumes == consumeArriving && o.Size < stampBytes:
 		return fmt.Errorf("--size %d: at least %d are needed to tell messages apart", o.Size, stampBytes)
-	case o.Delayed < 0 || o.Delayed > 1 || o.Delayed > 0 && (o.DelayLevel == 0 || o.Batch > 1):
+	case !(o.Delayed >= 0 && o.Delayed <= 1) || o.Delayed > 0 && (o.DelayLevel == 0 || o.Batch > 1):
 		return fmt.Errorf("--delayed %g: expected a share from 0 to 1, with --delay-level, without --batch", o.Delayed)
-	case o.Rate < 0 || o.Rate > rateMax:
+	case !(o.Rate >= 0 && o.Rate <= rateMax): // said so that NaN, which a flag may be, is refused; as everywhere here
 		return fmt.Errorf("--rate %g: expected 0 (closed loop) to %d messages a second", o.Rate, rateMax)
 	case o.Duration < 10*time.Millisecond || o.Duration > 24*time.Hour:
 		return fmt.Errorf("--duration %v: expected 10ms to 24h", o.Duration)

@@ -288,3 +288,33 @@ func TestNumbersReadWell(t *testing.T) {
 		}
 	}
 }
+
+// NaN is neither below nor above any limit; a schedule with it would never come to its end.
+func TestFlagsThatAreNoNumberAreRefused(t *testing.T) {
+	for _, args := range []string{
+		"send --rate NaN", "e2e --delayed NaN", "plan --disk NaN", "plan --disk Inf", "plan --plan-rate NaN", "plan --pid -1",
+		"sweep --from NaN", "sweep --up-to NaN", "sweep --factor NaN",
+	} {
+		words := strings.Fields(args)
+		var stdout, stderr bytes.Buffer
+		code := Main(append(words, "--addr", "127.0.0.1:1"), &stdout, &stderr) // where no broker listens: who got so far says so
+		if code != exitUsage || !strings.Contains(stderr.String(), words[1]) {
+			t.Errorf("%s: exit %d, %s", args, code, stderr.String())
+		}
+	}
+}
+
+// A schedule of arrivals at random seldom has as many as its rate says: only what it had can be missed.
+func TestRandomArrivalsAreMeasuredByTheirOwnNumber(t *testing.T) {
+	for _, c := range []struct {
+		poisson bool
+		reached float64
+		missed  bool
+	}{{true, 283, false}, {true, 270, true}, {false, 283, true}, {false, 300, false}} {
+		rep := &Report{Seconds: 1, Offered: 283, Sent: 283, Acked: 283, Rate: c.reached}
+		rep.judge(&run{opts: Options{Connections: 1, Rate: 300, Poisson: c.poisson}})
+		if missed := strings.Contains(strings.Join(rep.Failures, "\n"), "target missed"); missed != c.missed {
+			t.Errorf("%+v: %v", c, rep.Failures)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -62,8 +63,8 @@ func planMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	if done {
 		return code
 	}
-	if disk <= 0 || rate < 0 || o.Namesrv != "" || pid < 0 || out.htmlFile != "" {
-		fmt.Fprintln(stderr, "peregrine bench plan: expected --addr, a --disk above 0, a --plan-rate of at least 0, no --html")
+	if !(disk > 0 && disk <= math.MaxInt64 && rate >= 0 && rate <= rateMax) || o.Namesrv != "" || pid < 0 || out.htmlFile != "" {
+		fmt.Fprintln(stderr, "peregrine bench plan: expected --addr, neither --namesrv nor --html, a --disk above 0, a --plan-rate and a --pid of at least 0")
 		return exitUsage
 	}
 	c := &capacity{DiskBytes: disk, Rate: rate}

@@ -65,7 +65,7 @@ func sweepMain(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	if done {
 		return code
 	}
-	if from <= 0 || upTo < from || upTo > rateMax || factor < 1.05 || factor > 100 || limit <= 0 || hold < time.Second || o.HistogramFile != "" || o.Freeze != 0 {
+	if !(from > 0 && from <= upTo && upTo <= rateMax && factor >= 1.05 && factor <= 100) || limit <= 0 || hold < time.Second || o.HistogramFile != "" || o.Freeze != 0 {
 		fmt.Fprintln(stderr, "peregrine bench sweep: expected 0 < --from <= --up-to, 1.05 <= --factor <= 100, --p99 above 0, --hold of at least 1s, neither --hdr nor --freeze")
 		return exitUsage
 	}
