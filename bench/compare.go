@@ -14,6 +14,7 @@ type comparison struct {
 	A      []*Report `json:"a"`
 	B      []*Report `json:"b"`
 	Ratios []Ratio   `json:"ratios"`
+	Ended  string    `json:"ended,omitempty"` // why it ended early: an interrupt, a broker that is gone
 }
 
 // Ratio is one figure of b as a multiple of a's, round by round.
@@ -45,28 +46,13 @@ func compareMain(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		return exitUsage
 	}
 	c := &comparison{}
-	for i := range rounds {
-		for turn := range 2 {
-			first := turn == i%2 // the one at --addr begins every other round
-			load := o
-			if !first {
-				load.Addr = with
-			}
-			rep, err := Run(ctx, load, stderr)
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				fmt.Fprintf(stderr, "peregrine bench compare: %s: %v\n", load.Addr, err)
-				return exitBad
-			}
-			fmt.Fprintf(stderr, "round %d of %d, %s: %s\n", i+1, rounds, load.Addr, rep.line())
-			if first {
-				c.A = append(c.A, rep)
-			} else {
-				c.B = append(c.B, rep)
-			}
+	if err := c.run(ctx, o, with, rounds, stderr); err != nil {
+		fmt.Fprintln(stderr, "peregrine bench compare:", err)
+		n := min(len(c.A), len(c.B))
+		if n == 0 {
+			return exitBad
 		}
+		c.A, c.B, c.Ended = c.A[:n], c.B[:n], err.Error() // the whole rounds are reported
 	}
 	c.fill()
 	if err := out.write(stdout, c.write, c, c.page); err != nil {
@@ -77,6 +63,32 @@ func compareMain(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		return exitBad
 	}
 	return exitGood
+}
+
+func (c *comparison) run(ctx context.Context, o Options, with string, rounds int, notes io.Writer) error {
+	for i := range rounds {
+		for turn := range 2 {
+			first := turn == i%2 // the one at --addr begins every other round
+			load := o
+			if !first {
+				load.Addr = with
+			}
+			rep, err := Run(ctx, load, notes)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", load.Addr, err)
+			}
+			fmt.Fprintf(notes, "round %d of %d, %s: %s\n", i+1, rounds, load.Addr, rep.line())
+			if first {
+				c.A = append(c.A, rep)
+			} else {
+				c.B = append(c.B, rep)
+			}
+		}
+	}
+	return nil
 }
 
 func (c *comparison) fill() {
@@ -107,6 +119,9 @@ func (c *comparison) table() table.Writer {
 
 func (c *comparison) failures() []string {
 	var all []string
+	if c.Ended != "" {
+		all = append(all, fmt.Sprintf("ended early, after %d rounds: %s", len(c.A), c.Ended))
+	}
 	for _, side := range [][]*Report{c.A, c.B} {
 		for _, s := range (&runs{Rounds: side}).failures() {
 			all = append(all, side[0].Conditions.Brokers[0].Addr+", "+s)

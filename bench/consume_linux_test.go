@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func TestConsumersGetWhatIsSent(t *testing.T) {
 	for _, batch := range []int{1, 4} {
 		f := startFakeBroker(t, nil)
 		o := consuming(f)
-		o.Batch = batch
+		o.Batch, o.HistogramFile = batch, filepath.Join(t.TempDir(), "e2e.hlog")
 		rep := send(t, o)
 		if bad := besidesRate(rep); len(bad) > 0 {
 			t.Fatal(bad)
@@ -127,6 +128,8 @@ func TestConsumersGetWhatIsSent(t *testing.T) {
 		}
 		if d := rep.Consume.Delivery; d.Count < 2*200 || d.Count > 2*int64(f.messages.Load()) || d.MinNs <= 0 {
 			t.Errorf("deliveries: %+v", d)
+		} else if logged, _ := loggedTimes(t, o.HistogramFile); logged.TotalCount() != d.Count || logged.Max() != d.MaxNs {
+			t.Errorf("the histogram log has %d deliveries up to %d ns, the report %+v", logged.TotalCount(), logged.Max(), d)
 		}
 	}
 }
@@ -213,6 +216,7 @@ func TestPullAndCatchupReadWhatIsThere(t *testing.T) {
 		f := startFakeBroker(t, func(f *fakeBroker) { f.topicKnown = 2 })
 		o := consuming(f)
 		o.consumes, o.Connections, o.Rate, o.Groups, o.Backlog, o.Warmup, o.Duration = kind, 0, 0, 1, 3000, 0, 3*time.Second
+		o.HistogramFile = filepath.Join(t.TempDir(), "pull.hlog")
 		rep := send(t, o)
 		got, there := rep.Consume.Groups[0], f.messages.Load()
 		if len(rep.Failures) > 0 || there < 3000 || got.Corrupt+got.Foreign > 0 {
@@ -223,6 +227,9 @@ func TestPullAndCatchupReadWhatIsThere(t *testing.T) {
 		}
 		if rep.Seconds <= 0 || rep.Consume.Rate <= 0 || rep.Consume.Pull.Count == 0 {
 			t.Errorf("%+v", rep.Consume)
+		}
+		if logged, _ := loggedTimes(t, o.HistogramFile); logged.TotalCount() != rep.Consume.Pull.Count {
+			t.Errorf("kind %d: the histogram log has %d pulls, the report %d", kind, logged.TotalCount(), rep.Consume.Pull.Count)
 		}
 	}
 }

@@ -47,6 +47,16 @@ func newInterval(o *Options) *interval {
 	return iv
 }
 
+// chief are the times that matter most: of deliveries, else pulls, else responses (open loop), else service times.
+func (iv *interval) chief() *hdr.Histogram {
+	for _, h := range []*hdr.Histogram{iv.delivery, iv.pull, iv.response} {
+		if h != nil {
+			return h
+		}
+	}
+	return iv.service
+}
+
 // record counts one latency; what is longer than the histogram reaches counts as its maximum.
 //
 // hot: 0 allocs

@@ -214,15 +214,7 @@ func (o *outcome) take(r *run, iv *interval) {
 }
 
 func pointOf(r *run, iv *interval) SeriesPoint {
-	h := iv.service
-	switch {
-	case iv.delivery != nil:
-		h = iv.delivery
-	case iv.pull != nil:
-		h = iv.pull
-	case iv.response != nil:
-		h = iv.response
-	}
+	h := iv.chief()
 	p := SeriesPoint{
 		Second: float64(iv.startNs-r.warmNs) / 1e9, Length: float64(iv.endNs-iv.startNs) / 1e9,
 		Acked: iv.acked, Received: iv.received, Offered: iv.offered, Skipped: iv.skipped,
@@ -308,32 +300,25 @@ func (l *histogramLog) begin(startMs int64, comment string) error {
 	return l.w.OutputLegend()
 }
 
-// write logs the measured intervals and the drain. Without a tag stands what a user of the broker sees: the response time
-// in an open loop, the service time in a closed one. In an open loop the service time follows with a tag.
+// write logs the measured intervals and the drain. Without a tag stands what matters most in such a run, as in the series; response and
+// service times follow with a tag where they are not that.
 func (l *histogramLog) write(r *run, iv *interval) error {
 	if iv.startNs < r.warmNs {
 		return nil
 	}
-	main := iv.service
-	if iv.response != nil {
-		main = iv.response
-	}
-	for _, h := range []*hdr.Histogram{main, iv.service} {
-		if h.TotalCount() == 0 {
+	chief := iv.chief()
+	for _, part := range []struct {
+		tag string
+		h   *hdr.Histogram
+	}{{"", chief}, {"response", iv.response}, {"service", iv.service}} {
+		if part.h == nil || part.h.TotalCount() == 0 || part.h == chief && part.tag != "" {
 			continue
 		}
-		h.SetStartTimeMs(r.epochMs(iv.startNs))
-		h.SetEndTimeMs(r.epochMs(iv.endNs))
-		tag := ""
-		if h != main {
-			tag = "service"
-		}
-		h.SetTag(tag)
-		if err := l.w.OutputIntervalHistogram(h); err != nil {
+		part.h.SetStartTimeMs(r.epochMs(iv.startNs))
+		part.h.SetEndTimeMs(r.epochMs(iv.endNs))
+		part.h.SetTag(part.tag)
+		if err := l.w.OutputIntervalHistogram(part.h); err != nil {
 			return err
-		}
-		if iv.response == nil {
-			break
 		}
 	}
 	return nil

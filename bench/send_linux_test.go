@@ -74,6 +74,31 @@ func TestClosedLoopCountsExactlyWhatTheBrokerStored(t *testing.T) {
 	}
 }
 
+// loggedTimes adds up the intervals without a tag of a histogram log.
+func loggedTimes(t *testing.T, file string) (all *hdr.Histogram, intervals int) {
+	t.Helper()
+	log, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	all = hdr.New(1, latencyMaxNs, latencyDigits)
+	reader := hdr.NewHistogramLogReader(log)
+	for {
+		h, err := reader.NextIntervalHistogram()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h == nil {
+			return all, intervals
+		}
+		if h.Tag() == "" {
+			all.Merge(h)
+			intervals++
+		}
+	}
+}
+
 // Case B01: the broker stands still for a second. Every message that the schedule wanted sent in that second is a slow
 // sample, by as much as was left of the second; nothing is left out because the generator was waiting.
 func TestStallIsSeenByEveryMessageItDelays(t *testing.T) {
@@ -98,26 +123,7 @@ func TestStallIsSeenByEveryMessageItDelays(t *testing.T) {
 	if rep.Offered < 2498 || rep.Offered > 2502 || rep.Acked < rep.Offered || rep.Response.Count != int64(rep.Offered) {
 		t.Errorf("offered %d acked %d samples %d, want 2500", rep.Offered, rep.Acked, rep.Response.Count)
 	}
-	log, err := os.Open(o.HistogramFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	all := hdr.New(1, latencyMaxNs, latencyDigits)
-	reader, intervals := hdr.NewHistogramLogReader(log), 0
-	for {
-		h, err := reader.NextIntervalHistogram()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h == nil {
-			break
-		}
-		if h.Tag() == "" {
-			all.Merge(h)
-			intervals++
-		}
-	}
+	all, intervals := loggedTimes(t, o.HistogramFile)
 	if all.TotalCount() != rep.Response.Count || intervals < 3 {
 		t.Errorf("the histogram log has %d samples in %d intervals, the report %d", all.TotalCount(), intervals, rep.Response.Count)
 	}
@@ -342,6 +348,57 @@ func TestInterruptReportsWhatThereIs(t *testing.T) {
 	if !rep.Interrupted || rep.Seconds > 3 || rep.Acked == 0 || len(rep.Failures) == 0 {
 		t.Errorf("interrupted %v after %v s, acked %d, failures %v", rep.Interrupted, rep.Seconds, rep.Acked, rep.Failures)
 	}
+}
+
+// A broker that is gone ends a sweep as an interrupt does: what was measured before is reported, and not as a result.
+func TestWhatEndsEarlyReportsWhatThereIs(t *testing.T) {
+	load := []string{"--warmup", "0s", "--duration", "200ms", "--json"}
+	for _, args := range [][]string{{"sweep", "--from", "100", "--p99", "10s"}, {"compare", "--rounds", "50", "--rate", "100"}} {
+		for again := true; again; {
+			f := startFakeBroker(t, nil)
+			file := filepath.Join(t.TempDir(), "out.json")
+			all := append(append(append([]string{}, args...), load...), file, "--addr", f.addr())
+			notes := &notesUntil{lines: 1, then: func() { _ = f.ln.Close() }}
+			if args[0] == "compare" {
+				all, notes.lines = append(all, "--with", f.addr()), 2
+			}
+			var stdout bytes.Buffer
+			code := Main(all, &stdout, notes)
+			text, err := os.ReadFile(file)
+			var doc struct {
+				Points []SweepPoint
+				Ended  string
+			}
+			if err == nil {
+				err = json.Unmarshal(text, &doc)
+			}
+			if err != nil || code != exitBad {
+				t.Fatalf("%s: exit %d, %v\n%s", args[0], code, err, notes)
+			}
+			if again = len(doc.Points) == 1 && !doc.Points[0].Good; again {
+				continue // a busy machine: with its first rate not kept the sweep was over before the broker was gone
+			}
+			if doc.Ended == "" || !strings.Contains(stdout.String(), "ended early") || strings.Contains(stdout.String(), "no rate keeps") {
+				t.Errorf("%s: %s\n%s", args[0], stdout.String(), text)
+			}
+		}
+	}
+}
+
+// notesUntil does something when so many lines were written: that many loads are over.
+type notesUntil struct {
+	bytes.Buffer
+	lines int
+	then  func()
+}
+
+func (n *notesUntil) Write(p []byte) (int, error) {
+	before := bytes.Count(n.Bytes(), []byte("messages/s"))
+	_, _ = n.Buffer.Write(p)
+	if before < n.lines && bytes.Count(n.Bytes(), []byte("messages/s")) >= n.lines {
+		n.then()
+	}
+	return len(p), nil
 }
 
 func TestCommandLineWritesFilesAndExitCodes(t *testing.T) {

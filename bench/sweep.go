@@ -27,6 +27,7 @@ type sweep struct {
 	Largest   float64       `json:"largest"` // the largest rate that keeps the limit, confirmed; 0 = none
 	Hold      *Report       `json:"hold,omitempty"`
 	HoldTimes []SweepPoint  `json:"holds,omitempty"` // every confirmation that was tried
+	Ended     string        `json:"ended,omitempty"` // why it ended early: an interrupt, a broker that is gone
 
 	first *Report
 }
@@ -72,7 +73,10 @@ func sweepMain(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	s := &sweep{LimitNs: limit}
 	if err := s.run(ctx, o, from, upTo, factor, hold, stderr); err != nil {
 		fmt.Fprintln(stderr, "peregrine bench sweep:", err)
-		return exitBad
+		if len(s.Points) == 0 {
+			return exitBad
+		}
+		s.Ended = err.Error() // minutes may have gone into the steps before: they are reported
 	}
 	if err := out.write(stdout, s.write, s, s.page); err != nil {
 		fmt.Fprintln(stderr, "peregrine bench sweep:", err)
@@ -106,6 +110,10 @@ func (s *sweep) run(ctx context.Context, o Options, from, upTo, factor float64, 
 		fmt.Fprintf(notes, "%9s messages/s: p50 %s, p99 %s, p99.9 %s%s\n", grouped(int64(rate)), short(p.P50Ns), short(p.P99Ns), short(p.P999Ns), map[bool]string{false: "  " + p.Why}[p.Good])
 		return p, rep, nil
 	}
+	defer func() {
+		slices.SortFunc(s.Points, func(a, b SweepPoint) int { return int(math.Copysign(1, a.Rate-b.Rate)) })
+		s.Knee = kneeOf(s.Points)
+	}()
 	good, bad := 0.0, 0.0
 	for rate := from; len(s.Points) < sweepPointsMax; {
 		p, _, err := try(rate, o.Duration)
@@ -132,8 +140,6 @@ func (s *sweep) run(ctx context.Context, o Options, from, upTo, factor float64, 
 			break
 		}
 	}
-	slices.SortFunc(s.Points, func(a, b SweepPoint) int { return int(math.Copysign(1, a.Rate-b.Rate)) })
-	s.Knee = kneeOf(s.Points)
 	for rate := good; rate > 0 && len(s.HoldTimes) < sweepHoldsMax; rate *= sweepHoldStep {
 		p, rep, err := try(rate, hold)
 		if err != nil {
@@ -207,6 +213,9 @@ func (s *sweep) table() table.Writer {
 }
 
 func (s *sweep) verdict() string {
+	if s.Ended != "" {
+		return "ended early (" + s.Ended + "), no rate is confirmed"
+	}
 	if s.Largest == 0 {
 		return fmt.Sprintf("no rate keeps p99 below %v", s.LimitNs)
 	}
