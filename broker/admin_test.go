@@ -132,7 +132,24 @@ func TestReplies(t *testing.T) {
 		if stored := replier.drain("DefaultCluster_REPLY_TOPIC", 0, 0, 3); !slices.Equal(stored, []string{"the reply", "to nobody", "to whom"}) {
 			t.Errorf("%s: stored %q", mode, stored)
 		}
-		if failed := b.Stats().RepliesFailed; failed != 2 {
+		// What 5.5.0 stores of the same properties.
+		for i, c := range [][2]string{
+			{"MSG_TYPE=reply|REPLY_TO_CLIENT=gone|", "MSG_REGION=DefaultRegion|MSG_TYPE=reply|REPLY_TO_CLIENT=gone|TRACE_ON=true|"},
+			{"MSG_TYPE=reply|REPLY_TO_CLIENT=gone|UNIQ_KEY=FD00|CORRELATION_ID=c|",
+				"MSG_REGION=DefaultRegion|UNIQ_KEY=FD00|CORRELATION_ID=c|MSG_TYPE=reply|REPLY_TO_CLIENT=gone|TRACE_ON=true|"},
+			{"MSG_TYPE=reply|REPLY_TO_CLIENT=nobody|A=1|A=2|MSG_REGION=x|CLUSTER=y|TRACE_ON=false|POP_CK=z|",
+				"MSG_REGION=DefaultRegion|CLUSTER=y|MSG_TYPE=reply|POP_CK=z|A=2|REPLY_TO_CLIENT=nobody|TRACE_ON=true|"},
+			{"", "MSG_REGION=DefaultRegion|TRACE_ON=true|"},
+		} {
+			sent := strings.NewReplacer("=", "\x01", "|", "\x02").Replace(c[0])
+			replier.call(wire.RequestSendReplyMessage, header(sent), []byte("like"))
+			replier.drain("DefaultCluster_REPLY_TOPIC", 0, int64(3+i), 1)
+			cmd := replier.pull(pullHeader("DefaultCluster_REPLY_TOPIC", 0, int64(3+i), "*"))
+			if got := plain(records(t, cmd.Body)[0].Properties); got != c[1] {
+				t.Errorf("%s: stored %s, want %s", mode, got, c[1])
+			}
+		}
+		if failed := b.Stats().RepliesFailed; failed != 6 {
 			t.Errorf("%s: %d failed", mode, failed)
 		}
 	}

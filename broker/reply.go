@@ -41,9 +41,10 @@ func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from sender, later fu
 	reply := &pendingReply{broker: b, record: t.messages[0], queueID: p.queueID, enc: from.enc, opaque: from.opaque,
 		oneway: from.oneway, done: later()}
 	m := &reply.record
-	m.Body, m.Properties = bytes.Clone(m.Body), bytes.Clone(m.Properties)
+	m.Body = bytes.Clone(m.Body)
 	var properties message.PropertyMap
 	properties.Parse(h.Properties)
+	m.Properties, m.PropertiesSuffix = replyProperties(m, &properties), nil
 	to := string(properties.Get(message.PropertyReplyToClient))
 	if to == "" {
 		reply.pushed("reply message properties[" + message.PropertyReplyToClient + "] is null")
@@ -69,6 +70,24 @@ func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from sender, later fu
 		reply.pushed("")
 	})
 	return nil
+}
+
+// notForReplies are properties that a send makes, replaces or takes out, a reply at the original not.
+var notForReplies = [...]string{message.PropertyUniqKey, message.PropertyCluster, message.PropertyPopCK}
+
+// replyProperties is the text that is stored with a reply: that of a send, with the properties notForReplies as they were sent.
+func replyProperties(m *store.Message, sent *message.PropertyMap) []byte {
+	var stored message.PropertyMap
+	stored.Parse(m.Properties)
+	stored.Add(m.PropertiesSuffix)
+	for _, name := range notForReplies {
+		if value := sent.Get(name); value != nil {
+			stored.Set([]byte(name), value)
+		} else {
+			stored.Delete(name)
+		}
+	}
+	return stored.AppendTo(nil)
 }
 
 // pushed goes on when the requester has the reply, or with the reason why it has not: that is the answer's, and the message is

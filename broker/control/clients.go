@@ -13,31 +13,56 @@ import (
 
 // heartbeat is code 34 (ClientManageProcessor.heartBeat).
 func (s *service) heartbeat(r *Request) wire.Reply {
-	var data wire.HeartbeatData
+	var data *wire.HeartbeatData
 	if err := wire.DecodeBody(r.Cmd.Body, &data); err != nil {
 		return failure(wire.ResponseSystemError, "the heartbeat does not parse: "+err.Error())
+	}
+	if data == nil {
+		return failure(wire.ResponseSystemError, "the heartbeat is null")
+	}
+	consumerNameless, producerNameless := nameless(r.Cmd.Body, data)
+	if consumerNameless {
+		return failure(wire.ResponseSystemError, "a consumer of the heartbeat has no groupName")
 	}
 	beat := clients.Beat{
 		Client:      clients.Client{Ref: r.Ref, Remote: r.Remote, ID: data.ClientID, Language: r.Cmd.Language, Version: r.Cmd.Version, LastSeen: s.Now()},
 		Fingerprint: data.HeartbeatFingerprint, WithoutSub: data.WithoutSub,
 	}
 	for i := range data.ConsumerDataSet {
-		if data.ConsumerDataSet[i].GroupName == "" {
-			return failure(wire.ResponseSystemError, "a consumer of the heartbeat has no groupName")
-		}
-	}
-	for i := range data.ConsumerDataSet {
 		if consumer := &data.ConsumerDataSet[i]; s.admitConsumer(consumer) {
 			beat.Consumers = append(beat.Consumers, *consumer)
 		}
 	}
-	if s.Config.Get().EnableRegisterProducer {
+	if s.Config.Get().EnableRegisterProducer && !producerNameless {
 		for _, producer := range data.ProducerDataSet {
 			beat.Producers = append(beat.Producers, producer.GroupName)
 		}
 	}
 	s.saveGroups()
-	return success(wire.HeartbeatResponseHeader{SupportHeartbeatV2: true, SubChange: s.Clients.Heartbeat(&beat)}, nil)
+	changed := s.Clients.Heartbeat(&beat)
+	if producerNameless { // the original has registered the consumers by then
+		return failure(wire.ResponseSystemError, "a producer of the heartbeat has no groupName")
+	}
+	return success(wire.HeartbeatResponseHeader{SupportHeartbeatV2: true, SubChange: changed}, nil)
+}
+
+// nameless tells whether an entry's groupName is missing or null. An empty one is a name to the original: that of no consumer group,
+// whose entry is skipped, and of a producer group like others. Only a heartbeat with an empty name is read a second time.
+func nameless(body []byte, data *wire.HeartbeatData) (consumer, producer bool) {
+	if !slices.ContainsFunc(data.ConsumerDataSet, func(d wire.ConsumerData) bool { return d.GroupName == "" }) &&
+		!slices.ContainsFunc(data.ProducerDataSet, func(d wire.ProducerData) bool { return d.GroupName == "" }) {
+		return false, false
+	}
+	type entry struct {
+		GroupName *string `json:"groupName"`
+	}
+	var names struct {
+		Consumers []entry `json:"consumerDataSet"`
+		Producers []entry `json:"producerDataSet"`
+	}
+	_ = wire.DecodeBody(body, &names) // it was read before
+	missing := func(e entry) bool { return e.GroupName == nil }
+	return slices.ContainsFunc(names.Consumers, missing), slices.ContainsFunc(names.Producers, missing)
 }
 
 // admitConsumer sees to what a consumer group needs on this broker; false when its entry is skipped.

@@ -137,6 +137,26 @@ func TestHeartbeatsOfImpossibleGroupsAreSkipped(t *testing.T) {
 	b.expect("no name", b.ask(34, strings.Replace(heartbeat("g", "T", ""), `"groupName":"g"`, `"groupName":null`, 1)), 1, "groupName", "")
 }
 
+// What 5.5.0 answers when a name is missing or empty, and what it knows afterwards.
+func TestHeartbeatsWithoutNames(t *testing.T) {
+	b := newBench(t)
+	b.expect("null", b.ask(34, "null"), 1, "the heartbeat is null", "")
+	for i, entry := range []string{`{}`, `{"groupName":null}`, `null`} {
+		group := fmt.Sprint("g", i)
+		b.expect(entry, b.ask(34, strings.Replace(heartbeat(group, "T", ""), `{"groupName":"P"}`, entry, 1)), 1, "a producer of the heartbeat has no groupName", "")
+		b.expect("its consumer", b.ask(38, "", "consumerGroup", group), 0, "", `{"consumerIdList":["c1"]}`)
+	}
+	b.expect("no producers", b.ask(328, ""), 0, "", `{"data":{}}`)
+	b.expect("empty consumer", b.ask(34, strings.Replace(heartbeat("e", "T", ""), `"consumerDataSet":[`, `"consumerDataSet":[{"groupName":""},`, 1)), 0, "", "")
+	b.expect("the entry beside it", b.ask(38, "", "consumerGroup", "e"), 0, "", `{"consumerIdList":["c1"]}`)
+	b.expect("its producer", b.ask(204, "", "producerGroup", "P"), 0, "", `"clientId":"c1"`)
+	b.expect("not listed", b.ask(38, "", "consumerGroup", ""), 1, "no consumer for this group, ", "")
+	b.expect("no group", b.ask(352, "", "group", ""), 26, "No group", "")
+	b.expect("no retry topic", b.ask(351, "", "topic", "%RETRY%"), 17, "No topic", "")
+	b.expect("empty producer", b.ask(34, strings.Replace(heartbeat("e", "T", ""), `"groupName":"P"`, `"groupName":""`, 1)), 0, "", "")
+	b.expect("listed", b.ask(204, "", "producerGroup", ""), 0, "", `"clientId":"c1"`)
+}
+
 func TestRetryTopicsFollowTheGroupsSettings(t *testing.T) {
 	b := newBench(t)
 	b.expect("five queues", b.ask(200, `{"groupName":"g5","retryQueueNums":5}`), 0, "", "")

@@ -110,11 +110,14 @@ func (s *service) liteSubscriptionCtl(r *Request) wire.Reply {
 	if len(r.Cmd.Body) == 0 {
 		return failure(wire.ResponseIllegalOperation, "Request body is null.")
 	}
-	var body struct {
+	var body *struct {
 		SubscriptionSet []*liteSubscription `json:"subscriptionSet"`
 	}
 	if err := wire.DecodeBody(r.Cmd.Body, &body); err != nil {
 		return wire.ReplyOf(err)
+	}
+	if body == nil {
+		return failure(wire.ResponseSystemError, "the body is null")
 	}
 	if len(body.SubscriptionSet) == 0 {
 		return failure(wire.ResponseIllegalOperation, "LiteSubscriptionCtlRequestBody is empty.")
