@@ -366,8 +366,9 @@ func TestWhatEndsEarlyReportsWhatThereIs(t *testing.T) {
 			code := Main(all, &stdout, notes)
 			text, err := os.ReadFile(file)
 			var doc struct {
-				Points []SweepPoint
-				Ended  string
+				Points     []SweepPoint
+				Conditions Conditions // of a sweep
+				Ended      string
 			}
 			if err == nil {
 				err = json.Unmarshal(text, &doc)
@@ -377,6 +378,9 @@ func TestWhatEndsEarlyReportsWhatThereIs(t *testing.T) {
 			}
 			if again = len(doc.Points) == 1 && !doc.Points[0].Good; again {
 				continue // a busy machine: with its first rate not kept the sweep was over before the broker was gone
+			}
+			if len(doc.Points) > 0 && (len(doc.Conditions.Brokers) != 1 || doc.Conditions.Machine.LogicalCores == 0) {
+				t.Errorf("a sweep without its conditions: %s", text)
 			}
 			if doc.Ended == "" || !strings.Contains(stdout.String(), "ended early") || strings.Contains(stdout.String(), "no rate keeps") {
 				t.Errorf("%s: %s\n%s", args[0], stdout.String(), text)

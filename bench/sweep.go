@@ -21,6 +21,8 @@ const (
 
 // sweep is rate against latency, and the largest rate that keeps a promise.
 type sweep struct {
+	Conditions *Conditions `json:"conditions"` // of the first load; the others differ in their rates
+
 	LimitNs   time.Duration `json:"limitNs"` // of the 99th percentile
 	Points    []SweepPoint  `json:"points"`  // by rate
 	Knee      float64       `json:"knee"`    // the rate behind which the time grows faster than the rate; 0 = none was seen
@@ -104,7 +106,7 @@ func (s *sweep) run(ctx context.Context, o Options, from, upTo, factor float64, 
 			return SweepPoint{}, nil, err
 		}
 		if s.first == nil {
-			s.first = rep
+			s.first, s.Conditions = rep, &rep.Conditions
 		}
 		p := s.judge(rate, rep)
 		fmt.Fprintf(notes, "%9s messages/s: p50 %s, p99 %s, p99.9 %s%s\n", grouped(int64(rate)), short(p.P50Ns), short(p.P99Ns), short(p.P999Ns), map[bool]string{false: "  " + p.Why}[p.Good])
