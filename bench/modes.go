@@ -189,9 +189,24 @@ type outputs struct {
 }
 
 func (out *outputs) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&out.jsonFile, "json", "", "write the report to this file; - = standard output instead of the table")
-	fs.StringVar(&out.htmlFile, "html", "", "write the report with charts to this file, which needs nothing else")
+	fs.Var((*reportFile)(&out.jsonFile), "json", "write the report to this file; - = standard output instead of the table")
+	fs.Var((*reportFile)(&out.htmlFile), "html", "write the report with charts to this file, which needs nothing else")
 	fs.BoolVar(&out.markdown, "markdown", false, "tables in Markdown")
+}
+
+// reportFile is the flag of a file whose folder has to be there before the load, not only after it.
+type reportFile string
+
+func (f *reportFile) String() string { return string(*f) }
+func (f *reportFile) Type() string   { return "string" }
+func (f *reportFile) Set(path string) error {
+	*f = reportFile(path)
+	if info, err := os.Stat(filepath.Dir(path)); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is not a folder", filepath.Dir(path))
+	}
+	return nil
 }
 
 // write puts a report where it is wanted: text for people, doc as JSON, page as HTML.
@@ -199,17 +214,16 @@ func (out *outputs) write(stdout io.Writer, text func(w io.Writer, markdown bool
 	if out.jsonFile != "-" {
 		text(stdout, out.markdown)
 	}
+	var failed error
 	if out.jsonFile != "" {
-		if err := writeJSON(out.jsonFile, doc, stdout); err != nil {
-			return err
-		}
+		failed = writeJSON(out.jsonFile, doc, stdout)
 	}
 	if out.htmlFile == "" {
-		return nil
+		return failed
 	}
 	f, err := os.Create(out.htmlFile)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	return errors.Join(page().write(f), f.Close())
+	return errors.Join(failed, page().write(f), f.Close())
 }

@@ -289,11 +289,11 @@ func TestNumbersReadWell(t *testing.T) {
 	}
 }
 
-// NaN is neither below nor above any limit; a schedule with it would never come to its end.
-func TestFlagsThatAreNoNumberAreRefused(t *testing.T) {
+// NaN is neither below nor above any limit; a schedule with it would never come to its end. A report that cannot be written is not worth a load.
+func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, args := range []string{
 		"send --rate NaN", "e2e --delayed NaN", "plan --disk NaN", "plan --disk Inf", "plan --plan-rate NaN", "plan --pid -1",
-		"sweep --from NaN", "sweep --up-to NaN", "sweep --factor NaN",
+		"sweep --from NaN", "sweep --up-to NaN", "sweep --factor NaN", "send --json /no/such/report.json", "plan --json /no/such/report.json", "compare --html /no/such/report.html",
 	} {
 		words := strings.Fields(args)
 		var stdout, stderr bytes.Buffer

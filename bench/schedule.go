@@ -31,7 +31,7 @@ func newSchedule(startNs, endNs int64, rate, phase float64, capacity int) *sched
 // newPoisson plans rate messages a second on average, with exponentially distributed gaps: what many independent clients do together.
 func newPoisson(startNs, endNs int64, rate float64, seed uint64, capacity int) *schedule {
 	s := newSchedule(startNs, endNs, rate, 0, capacity)
-	s.random, s.atNs = rand.New(rand.NewPCG(seed, 0)), float64(startNs)
+	s.random, s.atNs = rand.New(rand.NewPCG(seed, uint64(startNs))), float64(startNs)
 	s.advance()
 	return s
 }
