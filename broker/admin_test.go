@@ -76,6 +76,21 @@ func TestACallGoesToTheClientAndBack(t *testing.T) {
 	})
 }
 
+// replyHeader is the header of a reply (code 324) to the reply topic.
+func replyHeader(properties string) any {
+	return struct {
+		ProducerGroup string `wire:"producerGroup"`
+		Topic         string `wire:"topic"`
+		DefaultTopic  string `wire:"defaultTopic"`
+		QueueNums     int32  `wire:"defaultTopicQueueNums"`
+		QueueID       int32  `wire:"queueId"`
+		SysFlag       int32  `wire:"sysFlag"`
+		Born          int64  `wire:"bornTimestamp"`
+		Flag          int32  `wire:"flag"`
+		Properties    string `wire:"properties"`
+	}{"p", "DefaultCluster_REPLY_TOPIC", "TBW102", 4, 0, 0, 5, 7, properties}
+}
+
 // The reply is at its requester before the replier has its answer; it is stored either way.
 func TestReplies(t *testing.T) {
 	for _, mode := range []string{"flushDiskType=ASYNC_FLUSH", syncFlush} {
@@ -83,19 +98,6 @@ func TestReplies(t *testing.T) {
 		requester, replier := dial(t, b.addr, wire.EncodingJSON), dial(t, b.addr, wire.EncodingBinary)
 		if cmd := requester.call(wire.RequestHeartBeat, nil, []byte(`{"clientID":"asks","producerDataSet":[{"groupName":"p"}]}`)); cmd.Code != 0 {
 			t.Fatal(cmd.Code)
-		}
-		header := func(properties string) any {
-			return struct {
-				ProducerGroup string `wire:"producerGroup"`
-				Topic         string `wire:"topic"`
-				DefaultTopic  string `wire:"defaultTopic"`
-				QueueNums     int32  `wire:"defaultTopicQueueNums"`
-				QueueID       int32  `wire:"queueId"`
-				SysFlag       int32  `wire:"sysFlag"`
-				Born          int64  `wire:"bornTimestamp"`
-				Flag          int32  `wire:"flag"`
-				Properties    string `wire:"properties"`
-			}{"p", "DefaultCluster_REPLY_TOPIC", "TBW102", 4, 0, 0, 5, 7, properties}
 		}
 		const properties = "MSG_TYPE\x01reply\x02REPLY_TO_CLIENT\x01asks\x02UNIQ_KEY\x01FD00\x02CORRELATION_ID\x01c\x02"
 		got := make(chan string, 1)
@@ -106,7 +108,7 @@ func TestReplies(t *testing.T) {
 			got <- string(text) + "|" + string(flag) + "|" + string(request.Body)
 			requester.write(wire.AppendCommand(nil, &wire.Command{Encoding: wire.EncodingJSON, Opaque: request.Opaque, Flag: 1}))
 		}()
-		cmd := replier.call(wire.RequestSendReplyMessage, header(properties), []byte("the reply"))
+		cmd := replier.call(wire.RequestSendReplyMessage, replyHeader(properties), []byte("the reply"))
 		id, _ := cmd.GetExt("msgId")
 		if cmd.Code != 0 || len(id) != 32 {
 			t.Errorf("%s: %d %s id %s", mode, cmd.Code, cmd.Remark, id)
@@ -121,11 +123,11 @@ func TestReplies(t *testing.T) {
 		default:
 			t.Errorf("%s: the answer came before the requester had the reply", mode)
 		}
-		cmd = replier.call(wire.RequestSendReplyMessage, header(strings.Replace(properties, "asks", "nobody", 1)), []byte("to nobody"))
+		cmd = replier.call(wire.RequestSendReplyMessage, replyHeader(strings.Replace(properties, "asks", "nobody", 1)), []byte("to nobody"))
 		if cmd.Code != 1 || string(cmd.Remark) != "push reply message fail, channel of <nobody> not found." {
 			t.Errorf("%s: %d %s", mode, cmd.Code, cmd.Remark)
 		}
-		cmd = replier.call(wire.RequestSendReplyMessage, header("MSG_TYPE\x01reply\x02"), []byte("to whom"))
+		cmd = replier.call(wire.RequestSendReplyMessage, replyHeader("MSG_TYPE\x01reply\x02"), []byte("to whom"))
 		if cmd.Code != 1 || string(cmd.Remark) != "reply message properties[REPLY_TO_CLIENT] is null" {
 			t.Errorf("%s: %d %s", mode, cmd.Code, cmd.Remark)
 		}
@@ -142,7 +144,7 @@ func TestReplies(t *testing.T) {
 			{"", "MSG_REGION=DefaultRegion|TRACE_ON=true|"},
 		} {
 			sent := strings.NewReplacer("=", "\x01", "|", "\x02").Replace(c[0])
-			replier.call(wire.RequestSendReplyMessage, header(sent), []byte("like"))
+			replier.call(wire.RequestSendReplyMessage, replyHeader(sent), []byte("like"))
 			replier.drain("DefaultCluster_REPLY_TOPIC", 0, int64(3+i), 1)
 			cmd := replier.pull(pullHeader("DefaultCluster_REPLY_TOPIC", 0, int64(3+i), "*"))
 			if got := plain(records(t, cmd.Body)[0].Properties); got != c[1] {

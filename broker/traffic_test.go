@@ -45,18 +45,7 @@ func TestTrafficIsCountedWhereTheRecordsLie(t *testing.T) {
 	c.first("Done", 0)
 	c.at("%RETRY%G", 0, 1)
 	waitUntil(t, func() bool { return value(stats.TopicPutNums, "RMQ_SYS_TRANS_OP_HALF_TOPIC") > 0 })
-	reply := struct {
-		ProducerGroup string `wire:"producerGroup"`
-		Topic         string `wire:"topic"`
-		DefaultTopic  string `wire:"defaultTopic"`
-		QueueNums     int32  `wire:"defaultTopicQueueNums"`
-		QueueID       int32  `wire:"queueId"`
-		SysFlag       int32  `wire:"sysFlag"`
-		Born          int64  `wire:"bornTimestamp"`
-		Flag          int32  `wire:"flag"`
-		Properties    string `wire:"properties"`
-	}{"p", "DefaultCluster_REPLY_TOPIC", "TBW102", 4, 0, 0, 5, 7, "REPLY_TO_CLIENT\x01nobody\x02"}
-	if cmd := c.call(wire.RequestSendReplyMessage, reply, []byte("r")); cmd.Code != 1 {
+	if cmd := c.call(wire.RequestSendReplyMessage, replyHeader("REPLY_TO_CLIENT\x01nobody\x02"), []byte("r")); cmd.Code != 1 {
 		t.Fatalf("reply to nobody: %d %s", cmd.Code, cmd.Remark)
 	}
 	for topic, want := range map[string]int64{"Plain": 2, "Soon": 1, "Later": 0, "Open": 0, "Done": 1, "Undone": 0, "%RETRY%G": 2, "%DLQ%G": 0,
