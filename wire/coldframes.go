@@ -44,13 +44,16 @@ func AppendCommand(dst []byte, c *Command) []byte {
 	w.hasText = c.Remark != nil
 	if c.HasExt {
 		w.beginExt()
-		for i := range c.ext {
-			e := &c.ext[i]
-			at := w.escapedKey(e.key)
+		for it := c.ext; ; {
+			key, value, more := it.Next()
+			if !more {
+				break
+			}
+			at := w.escapedKey(key)
 			if c.Encoding == EncodingJSON {
-				w.dst = appendEscaped(w.dst, e.value)
+				w.dst = appendEscaped(w.dst, value)
 			} else {
-				w.dst = append(w.dst, e.value...)
+				w.dst = append(w.dst, value...)
 			}
 			w.endValue(at)
 		}

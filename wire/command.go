@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/binary"
+
 // Encoding is the form of a header (org.apache.rocketmq.remoting.protocol.SerializeType). Answers mirror the request's.
 type Encoding uint8
 
@@ -46,7 +48,8 @@ type Command struct {
 	Flag    int32
 	Remark  []byte // nil when absent
 	Body    []byte // never nil after Decode
-	ext     []extEntry
+	ext     ExtIter
+	send    *SendMessageHeader // ext.letters, decoded; nil = not yet
 }
 
 // extEntry is one ext field, unescaped.
@@ -59,21 +62,29 @@ func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
 func (c *Command) IsOneway() bool { return c.Flag&flagOneway != 0 && !c.IsResponse() }
 
 // ExtIter walks the ext fields of a Command in the order of the frame. Duplicates come one by one; the last counts.
-type ExtIter struct{ rest []extEntry }
+type ExtIter struct {
+	table   []extEntry
+	letters []byte // instead: fields whose lengths were checked and whose keys are letters, as they lie in a binary header
+}
 
 // Ext starts a walk over the ext fields.
-func (c *Command) Ext() ExtIter { return ExtIter{c.ext} }
+func (c *Command) Ext() ExtIter { return c.ext }
 
 // Next yields the next field. A value is always text: numbers and booleans of a JSON header in their own spelling. Null
 // values are left out.
 //
 // hot: 0 allocs.
 func (it *ExtIter) Next() (key, value []byte, ok bool) {
-	if len(it.rest) == 0 {
+	if h := it.letters; len(h) > 0 {
+		end := 7 + int(binary.BigEndian.Uint32(h[3:]))
+		it.letters = h[end:]
+		return h[2:3:3], h[7:end:end], true
+	}
+	if len(it.table) == 0 {
 		return nil, nil, false
 	}
-	e := &it.rest[0]
-	it.rest = it.rest[1:]
+	e := &it.table[0]
+	it.table = it.table[1:]
 	return e.key, e.value, true
 }
 
@@ -81,13 +92,22 @@ func (it *ExtIter) Next() (key, value []byte, ok bool) {
 //
 // hot: 0 allocs.
 func (c *Command) GetExt(name string) (value []byte, ok bool) {
-	for i := len(c.ext) - 1; i >= 0; i-- {
-		if string(c.ext[i].key) == name {
-			return c.ext[i].value, true
+	for it := c.ext; ; {
+		key, v, more := it.Next()
+		if !more {
+			return value, ok
+		}
+		if string(key) == name {
+			value, ok = v, true
 		}
 	}
-	return nil, false
 }
 
 // ExtLen is the number of ext fields.
-func (c *Command) ExtLen() int { return len(c.ext) }
+func (c *Command) ExtLen() (n int) {
+	for it := c.ext; ; n++ {
+		if _, _, more := it.Next(); !more {
+			return n
+		}
+	}
+}

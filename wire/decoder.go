@@ -12,6 +12,7 @@ type Decoder struct {
 	scratch []byte     // unescaped texts of the current header
 	ext     []extEntry // fields of the current header
 	json    jsonScanner
+	send    SendMessageHeader // of the current header, if that is a send whose keys are letters
 }
 
 // Decode decodes frame, which is one whole frame without its four bytes of length (see SplitFrame), into c. It overwrites
@@ -43,7 +44,9 @@ func (d *Decoder) Decode(frame []byte, c *Command) error {
 	if err != nil {
 		return err
 	}
-	c.ext = d.ext
+	if c.send == nil {
+		c.ext.table = d.ext
+	}
 	return nil
 }
 
@@ -73,9 +76,16 @@ func (d *Decoder) decodeBinary(h []byte, c *Command) error {
 		return ErrHeaderBinary
 	}
 	c.HasExt = n > 0
+	h = h[:n:n] // bytes behind the entries are ignored, as RocketMQ does
+	switch RequestCode(c.Code) {
+	case RequestSendMessageV2, RequestSendBatchMessage:
+		if d.send.decodeLetters(h) {
+			c.send, c.ext.letters = &d.send, h
+			return nil
+		}
+	}
 	ext := d.ext
-	// Bytes behind the entries are ignored, as RocketMQ does.
-	for h = h[:n]; len(h) > 0; {
+	for len(h) > 0 {
 		if len(h) < 6 {
 			return ErrHeaderBinary
 		}
@@ -160,14 +170,20 @@ func (d *Decoder) decodeExt(s *jsonScanner, c *Command) error {
 	}
 	s.open('{')
 	for first := true; ; first = false {
-		key, more, err := s.nextKey(first)
-		if err != nil {
-			return err
+		var value []byte
+		var null bool
+		key, more, err := []byte(nil), true, error(nil)
+		if !first {
+			key = s.letterKey()
 		}
-		if !more {
+		if key != nil {
+			value, err = s.text()
+		} else if key, more, err = s.nextKey(first); err == nil && more {
+			value, null, err = s.textValue()
+		}
+		if !more && err == nil {
 			break
 		}
-		value, null, err := s.textValue()
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func TestMissingAndWrongFieldsAreNamed(t *testing.T) {
 	frame := func(ext map[string]string) *Command {
 		c := &Command{}
 		for k, v := range ext {
-			c.ext = append(c.ext, extEntry{[]byte(k), []byte(v)})
+			c.ext.table = append(c.ext.table, extEntry{[]byte(k), []byte(v)})
 		}
 		return c
 	}
@@ -210,7 +210,7 @@ func mustDecode(t testing.TB, frame []byte) *Command {
 func TestBooleansAreReadInEverySpelling(t *testing.T) {
 	for text, want := range map[string]bool{"true": true, "TRUE": true, "True": true, "1": true, "false": false, "0": false, "FALSE": false, "": false, "yes": false} {
 		var h DeleteSubscriptionGroupRequestHeader
-		c := Command{ext: []extEntry{{[]byte("groupName"), []byte("g")}, {[]byte("cleanOffset"), []byte(text)}}}
+		c := Command{ext: ExtIter{table: []extEntry{{[]byte("groupName"), []byte("g")}, {[]byte("cleanOffset"), []byte(text)}}}}
 		if err := DecodeHeader(&c, &h); err != nil || h.CleanOffset != want {
 			t.Errorf("%q: %v, %v", text, h.CleanOffset, err)
 		}
@@ -220,11 +220,11 @@ func TestBooleansAreReadInEverySpelling(t *testing.T) {
 func TestOptionalFieldsStayNilWhenAbsent(t *testing.T) {
 	ext := []extEntry{{[]byte("consumerGroup"), []byte("g")}, {[]byte("topic"), []byte("t")}, {[]byte("queueId"), []byte("3")}}
 	var h QueryConsumerOffsetRequestHeader
-	if err := DecodeHeader(&Command{ext: ext}, &h); err != nil || h.SetZeroIfNotFound != nil || h.QueueID != 3 {
+	if err := DecodeHeader(&Command{ext: ExtIter{table: ext}}, &h); err != nil || h.SetZeroIfNotFound != nil || h.QueueID != 3 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	ext = append(ext, extEntry{[]byte("setZeroIfNotFound"), []byte("false")})
-	if err := DecodeHeader(&Command{ext: ext}, &h); err != nil || h.SetZeroIfNotFound == nil || *h.SetZeroIfNotFound {
+	if err := DecodeHeader(&Command{ext: ExtIter{table: ext}}, &h); err != nil || h.SetZeroIfNotFound == nil || *h.SetZeroIfNotFound {
 		t.Errorf("%+v, %v", h, err)
 	}
 	for _, enc := range bothEncodings {

@@ -270,7 +270,7 @@ func checkV1(t *testing.T, h *SendMessageHeader, c *Command, want map[string]str
 		if letters[key] == "" {
 			t.Errorf("unknown V1 field %s", key)
 		}
-		v2.ext = append(v2.ext, extEntry{[]byte(letters[key]), []byte(value)})
+		v2.ext.table = append(v2.ext.table, extEntry{[]byte(letters[key]), []byte(value)})
 	}
 	var h2 SendMessageHeader
 	if err := h2.DecodeV2(&v2); err != nil {
@@ -368,7 +368,7 @@ func TestFrameEncodeVectors(t *testing.T) {
 			c.Remark = []byte(*e.Remark)
 		}
 		for key, value := range e.ExtFields {
-			c.ext = append(c.ext, extEntry{[]byte(key), []byte(value)})
+			c.ext.table = append(c.ext.table, extEntry{[]byte(key), []byte(value)})
 		}
 		if e.Body != nil {
 			c.Body = []byte(*e.Body)

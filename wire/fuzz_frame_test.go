@@ -239,13 +239,16 @@ func commandOf(t *testing.T, ext []byte) (*Command, bool) {
 		return nil, false
 	}
 	kept := map[string]bool{}
-	for i := len(c.ext) - 1; i >= 0; i-- {
-		if kept[string(c.ext[i].key)] {
+	for it := c.Ext(); ; {
+		key, _, more := it.Next()
+		if !more {
+			return c, true
+		}
+		if kept[string(key)] {
 			return nil, false
 		}
-		kept[string(c.ext[i].key)] = true
+		kept[string(key)] = true
 	}
-	return c, true
 }
 
 func extOf(frame []byte) []byte { return frame[8+binaryHeaderFixedLength:] }
@@ -298,9 +301,13 @@ func FuzzSendHeaderV1(f *testing.F) {
 			"sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j", "unitMode": "k",
 			"maxReconsumeTimes": "l", "batch": "m", "bname": "n"}
 		c2 := &Command{}
-		for _, e := range c.ext {
-			if letter, ok := letters[string(e.key)]; ok {
-				c2.ext = append(c2.ext, extEntry{[]byte(letter), e.value})
+		for it := c.Ext(); ; {
+			key, value, more := it.Next()
+			if !more {
+				break
+			}
+			if letter, ok := letters[string(key)]; ok {
+				c2.ext.table = append(c2.ext.table, extEntry{[]byte(letter), value})
 			}
 		}
 		if err2 := v2.DecodeV2(c2); (err == nil) != (err2 == nil) || err == nil && !reflect.DeepEqual(v1, v2) {

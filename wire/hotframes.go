@@ -98,8 +98,8 @@ func AppendPullResponse(dst []byte, enc Encoding, opaque int32, code ResponseCod
 // hot: 0 allocs without error.
 func (r *PullMessageResponse) Decode(c *Command) error {
 	*r = PullMessageResponse{}
-	for i := range c.ext {
-		e := &c.ext[i]
+	for i := range c.ext.table {
+		e := &c.ext.table[i]
 		ok, reason := true, ReasonInt64
 		switch string(e.key) {
 		case "suggestWhichBrokerId":

@@ -78,6 +78,17 @@ func (s *jsonScanner) nextKey(first bool) (key []byte, more bool, err error) {
 	return key, true, nil
 }
 
+// letterKey reads up to the value of the next member if it is not the first one, its key is a letter and its value a text, as the fields
+// of sends come: ,"a":"text". Otherwise it reads nothing and returns nil.
+func (s *jsonScanner) letterKey() []byte {
+	h := s.src[s.pos:]
+	if len(h) < 6 || h[0] != ',' || h[1] != '"' || h[2] < 'a' || h[2] > 'z' || h[3] != '"' || h[4] != ':' || h[5] != '"' {
+		return nil
+	}
+	s.pos += 5
+	return h[2:3:3]
+}
+
 // special marks the highest bit of the first byte of w that is a quote or a backslash. Bytes above that one may be marked
 // wrongly; only the lowest mark counts.
 func special(w uint64) uint64 {

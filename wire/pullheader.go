@@ -50,8 +50,8 @@ var pullFieldNames = [...]string{"consumerGroup", "topic", "queueId", "queueOffs
 func (h *PullMessageHeader) Decode(c *Command) error {
 	*h = PullMessageHeader{RequestSource: -1}
 	seen := 0
-	for i := range c.ext {
-		e := &c.ext[i]
+	for i := range c.ext.table {
+		e := &c.ext.table[i]
 		value, ok, reason := e.value, true, ReasonInt32
 		switch string(e.key) {
 		case "consumerGroup":

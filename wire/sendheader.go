@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/binary"
+
 // SendMessageHeader is the header of SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE and the reply forms
 // (SendMessageRequestHeader and SendMessageRequestHeaderV2). The []byte fields alias the Command's memory.
 type SendMessageHeader struct {
@@ -41,57 +43,93 @@ var sendFieldNames = [...]string{"producerGroup", "topic", "defaultTopic", "defa
 //
 // hot: 0 allocs without error.
 func (h *SendMessageHeader) DecodeV2(c *Command) error {
+	if c.send != nil {
+		*h = *c.send
+		return nil
+	}
 	*h = SendMessageHeader{}
 	seen := 0
-	for i := range c.ext {
-		e := &c.ext[i]
+	for i := range c.ext.table {
+		e := &c.ext.table[i]
 		if len(e.key) != 1 {
 			continue
 		}
-		value, ok := e.value, true
-		switch e.key[0] {
-		case 'a':
-			h.ProducerGroup = value
-			seen |= seenProducerGroup
-		case 'b':
-			h.Topic = value
-			seen |= seenTopic
-		case 'c':
-			h.DefaultTopic = value
-			seen |= seenDefaultTopic
-		case 'd':
-			h.DefaultTopicQueueNums, ok = parseInt32(value)
-			seen |= seenDefaultTopicQueueNums
-		case 'e':
-			h.QueueID, ok = parseInt32(value)
-			seen |= seenQueueID
-		case 'f':
-			h.SysFlag, ok = parseInt32(value)
-			seen |= seenSysFlag
-		case 'g':
-			h.BornTimestamp, ok = parseInt64(value)
-			seen |= seenBornTimestamp
-		case 'h':
-			h.Flag, ok = parseInt32(value)
-			seen |= seenFlag
-		case 'i':
-			h.Properties = value
-		case 'j':
-			h.ReconsumeTimes, _, ok = optionalInt32(value)
-		case 'k':
-			h.UnitMode = parseBool(value)
-		case 'l':
-			h.MaxReconsumeTimes, h.HasMaxReconsumeTimes, ok = optionalInt32(value)
-		case 'm':
-			h.Batch = parseBool(value)
-		case 'n':
-			h.BrokerName = value
-		}
+		bit, ok := h.set(e.key[0], e.value)
 		if !ok {
-			return sendFieldInvalid(e.key[0], value)
+			return sendFieldInvalid(e.key[0], e.value)
 		}
+		seen |= bit
 	}
 	return h.checkSeen(seen)
+}
+
+// decodeLetters reads the fields of a binary header in one pass, as most sends come. After false, somebody else has to say what is
+// wrong, if anything is.
+//
+// hot: 0 allocs.
+func (h *SendMessageHeader) decodeLetters(fields []byte) bool {
+	*h = SendMessageHeader{}
+	seen := 0
+	for count := 0; len(fields) > 0; count++ {
+		if len(fields) < 7 || binary.BigEndian.Uint16(fields) != 1 || count == ExtEntriesMax {
+			return false
+		}
+		size := int(int32(binary.BigEndian.Uint32(fields[3:])))
+		if size < 0 || size > len(fields)-7 {
+			return false
+		}
+		bit, ok := h.set(fields[2], fields[7:7+size:7+size])
+		if !ok {
+			return false
+		}
+		seen |= bit
+		fields = fields[7+size:]
+	}
+	return seen == sendRequired
+}
+
+// set takes the value of one field. seen is its bit if it is required.
+func (h *SendMessageHeader) set(letter byte, value []byte) (seen int, ok bool) {
+	ok = true
+	switch letter {
+	case 'a':
+		h.ProducerGroup = value
+		return seenProducerGroup, true
+	case 'b':
+		h.Topic = value
+		return seenTopic, true
+	case 'c':
+		h.DefaultTopic = value
+		return seenDefaultTopic, true
+	case 'd':
+		h.DefaultTopicQueueNums, ok = parseInt32(value)
+		return seenDefaultTopicQueueNums, ok
+	case 'e':
+		h.QueueID, ok = parseInt32(value)
+		return seenQueueID, ok
+	case 'f':
+		h.SysFlag, ok = parseInt32(value)
+		return seenSysFlag, ok
+	case 'g':
+		h.BornTimestamp, ok = parseInt64(value)
+		return seenBornTimestamp, ok
+	case 'h':
+		h.Flag, ok = parseInt32(value)
+		return seenFlag, ok
+	case 'i':
+		h.Properties = value
+	case 'j':
+		h.ReconsumeTimes, _, ok = optionalInt32(value)
+	case 'k':
+		h.UnitMode = parseBool(value)
+	case 'l':
+		h.MaxReconsumeTimes, h.HasMaxReconsumeTimes, ok = optionalInt32(value)
+	case 'm':
+		h.Batch = parseBool(value)
+	case 'n':
+		h.BrokerName = value
+	}
+	return 0, ok
 }
 
 // DecodeV1 reads the full names of codes 10 and 324. The error is a *HeaderError.
@@ -100,8 +138,8 @@ func (h *SendMessageHeader) DecodeV2(c *Command) error {
 func (h *SendMessageHeader) DecodeV1(c *Command) error {
 	*h = SendMessageHeader{}
 	seen := 0
-	for i := range c.ext {
-		e := &c.ext[i]
+	for i := range c.ext.table {
+		e := &c.ext.table[i]
 		value, ok := e.value, true
 		switch string(e.key) {
 		case "producerGroup":

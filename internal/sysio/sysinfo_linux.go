@@ -36,6 +36,9 @@ func MemAvailable() (int64, error) {
 	return avail, nil
 }
 
+// MemFree returns how many bytes of memory nobody uses, not even as page cache.
+func MemFree() (int64, error) { return procField("/proc/meminfo", "MemFree:") }
+
 // RssAnon returns the resident anonymous memory of this process in bytes: heap and stacks, without mapped files.
 func RssAnon() (int64, error) { return RssAnonOf(os.Getpid()) }
 

@@ -13,6 +13,8 @@ func PhysicalMemory() (int64, error) { return 0, errors.ErrUnsupported }
 
 func MemAvailable() (int64, error) { return 0, errors.ErrUnsupported }
 
+func MemFree() (int64, error) { return 0, errors.ErrUnsupported }
+
 func RssAnon() (int64, error) { return 0, errors.ErrUnsupported }
 
 func RssAnonOf(int) (int64, error) { return 0, errors.ErrUnsupported }

@@ -21,6 +21,7 @@ func TestMachineFacts(t *testing.T) {
 	}{
 		{"PhysicalMemory", PhysicalMemory, 16 << 20, 1 << 50},
 		{"MemAvailable", MemAvailable, 1 << 20, 1 << 50},
+		{"MemFree", MemFree, 1 << 20, 1 << 50},
 		{"RssAnon", RssAnon, 1 << 20, 1 << 40},
 	} {
 		if n, err := fact.read(); err != nil || n < fact.low || n > fact.top {

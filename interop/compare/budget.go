@@ -180,7 +180,7 @@ func compareBudget(ctx context.Context, o options, dir string, theirs *interop.A
 			}
 		}
 	}
-	text, good := budgetTable(rows, all, dev)
+	text, good := budgetTable(rows, all, dev, o.memory.said())
 	fmt.Print(text)
 	return good, keepResults(o, text, all)
 }
@@ -193,7 +193,7 @@ func warmOriginal(ctx context.Context, o options, theirs interop.Broker) error {
 	}
 	warm := bench.DefaultOptions()
 	warm.Addr, warm.Duration, warm.Encoding = theirs.Addr(), o.warm, wire.EncodingBinary
-	if _, err := bench.Run(ctx, warm, os.Stderr); err != nil {
+	if _, err := o.load(ctx, warm, os.Stderr); err != nil {
 		return fmt.Errorf("%w\n%s", err, theirs.Logs())
 	}
 	return ctx.Err()
@@ -212,7 +212,7 @@ func takeRow(ctx context.Context, o options, r budgetRow, s server, round int) (
 			return m, err
 		}
 	}
-	if m.Report, err = bench.Run(ctx, opts, io.Discard); err != nil {
+	if m.Report, err = o.load(ctx, opts, io.Discard); err != nil {
 		return m, err
 	}
 	if s.pid != 0 {
@@ -228,7 +228,7 @@ func takeRow(ctx context.Context, o options, r budgetRow, s server, round int) (
 }
 
 // budgetTable is Markdown with a line for each claim.
-func budgetTable(rows []budgetRow, all []taken, dev *device) (text string, good bool) {
+func budgetTable(rows []budgetRow, all []taken, dev *device, memory string) (text string, good bool) {
 	good = true
 	median := func(row, on string, figure func(taken) float64) float64 {
 		var values []float64
@@ -288,8 +288,8 @@ func budgetTable(rows []budgetRow, all []taken, dev *device) (text string, good 
 	}
 	var b strings.Builder
 	first := all[0].Report.Conditions
-	fmt.Fprintf(&b, "Medians of %d interleaved runs; %s; load average %.2f before the first. %s\n\n%s\n",
-		all[len(all)-1].Round, first.Machine, first.Machine.Load[0], dev.said(rows), t.RenderMarkdown())
+	fmt.Fprintf(&b, "Medians of %d interleaved runs; %s; load average %.2f before the first. %s %s\n\n%s\n",
+		all[len(all)-1].Round, first.Machine, first.Machine.Load[0], memory, dev.said(rows), t.RenderMarkdown())
 	for _, m := range all {
 		for _, f := range m.Report.Failures {
 			// What went wrong with the original is worth a line, but it is no failure of ours.

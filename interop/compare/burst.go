@@ -34,7 +34,7 @@ func measureBurst(ctx context.Context, o options, ours *interop.Peregrine) (good
 	load.Addr, load.Encoding, load.Connections, load.PullConnections, load.Duration = ours.Addr(), wire.EncodingBinary, burstConsumers, burstConsumers, burstTry
 	run := func(rate float64) (*bench.Report, error) {
 		load.Rate = rate
-		rep, err := bench.Run(ctx, load, io.Discard)
+		rep, err := o.load(ctx, load, io.Discard)
 		if err == nil {
 			err = ctx.Err()
 		}

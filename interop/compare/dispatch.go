@@ -29,7 +29,7 @@ func measureDispatch(ctx context.Context, o options, dir string, ours *interop.P
 		return false, err
 	}
 	defer c.Close()
-	burst, err := bench.Run(ctx, load, os.Stderr)
+	burst, err := o.load(ctx, load, os.Stderr)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -58,7 +58,7 @@ func measureDispatch(ctx context.Context, o options, dir string, ours *interop.P
 	for round := range o.rounds {
 		for _, s := range sides {
 			load.Addr = s.broker.Addr()
-			rep, err := bench.Run(ctx, load, io.Discard)
+			rep, err := o.load(ctx, load, io.Discard)
 			if err == nil {
 				err = ctx.Err()
 			}

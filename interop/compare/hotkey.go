@@ -41,7 +41,7 @@ func measureHotKey(ctx context.Context, o options, addr string) (good bool, err 
 	run := func(key string) (*bench.Report, error) {
 		opts := load
 		opts.Keys, opts.Key = key == "", key
-		rep, err := bench.Run(ctx, opts, os.Stderr)
+		rep, err := o.load(ctx, opts, os.Stderr)
 		if err != nil {
 			return nil, err
 		}

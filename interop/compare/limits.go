@@ -40,7 +40,7 @@ func measureLimits(ctx context.Context, o options, dir string) error {
 			continue
 		}
 		opts.Addr, opts.Duration = bare, o.duration
-		rep, err := bench.Run(ctx, opts, os.Stderr)
+		rep, err := o.load(ctx, opts, os.Stderr)
 		if err == nil {
 			err = ctx.Err()
 		}

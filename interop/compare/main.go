@@ -56,6 +56,7 @@ type options struct {
 	topics   int
 	burst    time.Duration
 	jsonFile string
+	memory   *memoryFiller
 	only     string
 	results  string
 }
@@ -86,6 +87,7 @@ func run(ctx context.Context, args []string) int {
 	fs.StringVar(&o.only, "only", "", "budget: rows whose name has this")
 	fs.StringVar(&o.results, "results", filepath.Join("perf", "results"), "budget and limits: folder for table and reports; empty = none")
 	fs.StringVar(&o.jsonFile, "json", "", "write all reports to this file")
+	fill := fs.Bool("fill-memory", true, "runs under load: make page cache of what memory is free first, as on a machine that has run for a while")
 	if err := fs.Parse(args[1:]); err != nil {
 		if !errors.Is(err, pflag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, err)
@@ -98,6 +100,12 @@ func run(ctx context.Context, args []string) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if *fill {
+		if o.memory, err = newMemoryFiller(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -53,7 +53,7 @@ func compareSpeed(ctx context.Context, o options, theirs, ours interop.Broker) (
 		opts := bench.DefaultOptions()
 		opts.Addr, opts.Duration, opts.CheckDispatch = s.broker.Addr(), duration, true
 		r.change(&opts)
-		return bench.Run(ctx, opts, os.Stderr)
+		return o.load(ctx, opts, os.Stderr)
 	}
 	fmt.Fprintf(os.Stderr, "warming the original for %v\n", o.warm)
 	if o.warm > 0 {

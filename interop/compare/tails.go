@@ -53,7 +53,7 @@ func measureTails(ctx context.Context, o options, dir string) (good bool, err er
 	}
 	load, _ := bench.OptionsOf("e2e")
 	load.Addr, load.Duration, load.Warmup, load.Rate, load.Encoding = plain.Addr(), 5*time.Second, time.Second, 0, wire.EncodingBinary
-	most, err := bench.Run(ctx, load, io.Discard)
+	most, err := o.load(ctx, load, io.Discard)
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func measureTails(ctx context.Context, o options, dir string) (good bool, err er
 						return false, fmt.Errorf("%s: %w", d.name, err)
 					}
 				}
-				rep, err := bench.Run(ctx, run, io.Discard)
+				rep, err := o.load(ctx, run, io.Discard)
 				if err = errors.Join(err, end(), ctx.Err()); err != nil {
 					return false, fmt.Errorf("%s: %w", d.name, err)
 				}
