@@ -1,58 +1,5 @@
 package wire
 
-import "peregrine/internal/message"
-
-// SendMessageResponse is the ext part of the answer to a send (SendMessageResponseHeader).
-type SendMessageResponse struct {
-	// MsgID is a ready-made message id. When empty the id is made of StoreHost and PhyOffsets: one offset id for each
-	// stored message, joined by commas.
-	MsgID      []byte
-	StoreHost  message.Host
-	PhyOffsets []message.PhyOffset // borrowed; its first element gives the id of a single message
-
-	QueueID       int32 // the queue really used
-	QueueOffset   int64 // of the first message
-	TransactionID []byte
-	Region        string // MSG_REGION, left out when empty
-	TraceOn       string // TRACE_ON: "true" or "false", left out when empty
-}
-
-// AppendSendResponse appends the whole answer frame to a send to dst. r is borrowed; nil leaves the ext fields out, which
-// suits errors only: for codes 0, 10, 11 and 12 clients read them without looking.
-//
-// hot: 0 allocs when dst has room.
-func AppendSendResponse(dst []byte, enc Encoding, opaque int32, code ResponseCode, remark string, r *SendMessageResponse) []byte {
-	w := beginFrame(dst, enc, int32(code), opaque, flagResponse, Version, LanguageJava, remark)
-	if r == nil {
-		return w.finish(0)
-	}
-	w.beginExt()
-	w.num("queueId", int64(r.QueueID))
-	if len(r.TransactionID) > 0 {
-		w.text("transactionId", r.TransactionID)
-	}
-	at := w.key("msgId")
-	w.dst = append(w.dst, r.MsgID...)
-	if len(r.MsgID) == 0 {
-		for i, phy := range r.PhyOffsets {
-			if i > 0 {
-				w.dst = append(w.dst, ',')
-			}
-			w.dst = message.AppendOffsetMsgID(w.dst, r.StoreHost, phy)
-		}
-	}
-	w.endValue(at)
-	if r.TraceOn != "" {
-		w.str("TRACE_ON", r.TraceOn)
-	}
-	if r.Region != "" {
-		w.str("MSG_REGION", r.Region)
-	}
-	w.num("queueOffset", r.QueueOffset)
-	w.endExt()
-	return w.finish(0)
-}
-
 // PullMessageResponse is the ext part of the answer to a pull (PullMessageResponseHeader).
 type PullMessageResponse struct {
 	SuggestWhichBrokerID int64 // 0 = master

@@ -1,13 +1,27 @@
 package message
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 const hexUpper = "0123456789ABCDEF"
 
+// hexPairs are the two digits of every byte.
+var hexPairs = func() (t [256][2]byte) {
+	for c := range t {
+		t[c] = [2]byte{hexUpper[c>>4], hexUpper[c&15]}
+	}
+	return t
+}()
+
 // appendHex appends b in upper-case hex.
 func appendHex(dst, b []byte) []byte {
+	at := len(dst)
+	dst = slices.Grow(dst, 2*len(b))[:at+2*len(b)]
 	for _, c := range b {
-		dst = append(dst, hexUpper[c>>4], hexUpper[c&15])
+		copy(dst[at:at+2], hexPairs[c][:])
+		at += 2
 	}
 	return dst
 }
