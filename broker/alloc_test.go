@@ -230,12 +230,13 @@ func TestSendPathFunctionsAllocateNothing(t *testing.T) {
 			var turn sendTurn
 			turn.uniqIDs = b.newUniqIDs()
 			var out []byte
-			from := sender{host: message.HostOf(b.server.Addrs()[0]), opaque: 1, enc: enc}
+			host := message.HostOf(b.server.Addrs()[0])
+			from := sender{host: &host, opaque: 1, enc: enc}
 			got := testing.AllocsPerRun(1000, func() {
 				if err := d.Decode(frame, &cmd); err != nil {
 					t.Fatal(err)
 				}
-				if how, r := b.admitSend(&turn, &cmd, from); how != admitted {
+				if how, r := b.admitSend(&turn, &cmd, &from); how != admitted {
 					t.Fatal(r)
 				}
 				b.announce(b.store.Append(turn.messages))

@@ -214,7 +214,8 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 		end = func(answer *netio.Buffer) { once.Do(func() { p.post(ref, answer) }) }
 		return end
 	}
-	from := sender{ref: job.ref, host: message.HostOf(job.remote), opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+	host := message.HostOf(job.remote)
+	from := &sender{ref: job.ref, host: &host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
 	switch code := wire.RequestCode(cmd.Code); code {
 	case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage:
 		answer = sendFrame(b.runSend(&w.send, cmd, from), from.oneway)

@@ -29,12 +29,12 @@ type pendingReply struct {
 // sendReply is SEND_REPLY_MESSAGE (324, 325; ReplyMessageProcessor of 5.5.0): a send whose message goes to the client that asked
 // for it, by the id in its property REPLY_TO_CLIENT, and then, with storeReplyMessageEnable, into the log. later gives the function
 // that ends the request; a frame is an answer already, then later was not called.
-func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from sender, later func() func(*netio.Buffer)) (refusal []byte) {
+func (b *Broker) sendReply(t *sendTurn, cmd *wire.Command, from *sender, later func() func(*netio.Buffer)) (refusal []byte) {
 	if r := b.admitSlowly(t, cmd, from); r != nil {
 		return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 	}
 	defer t.reset()
-	h, p := &t.header, &t.pending[0]
+	h, p := t.header, &t.pending[0]
 	if p.n != 1 {
 		return b.appendSendRefusal(nil, from.enc, from.opaque, wire.Refuse(wire.ResponseMessageIllegal, "a reply is no batch"))
 	}

@@ -61,6 +61,10 @@ func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
 // IsOneway tells that the sender wants no answer, not even an error.
 func (c *Command) IsOneway() bool { return c.Flag&flagOneway != 0 && !c.IsResponse() }
 
+// Send is the header of a send if Decode has read it already, as it does with binary headers whose keys are letters; nil: use
+// SendMessageHeader.DecodeV1 or DecodeV2. It lives as long as the Command's slices.
+func (c *Command) Send() *SendMessageHeader { return c.send }
+
 // ExtIter walks the ext fields of a Command in the order of the frame. Duplicates come one by one; the last counts.
 type ExtIter struct {
 	table   []extEntry

@@ -64,7 +64,7 @@ func (r *SendMessageResponse) appendMsgID(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = message.AppendOffsetMsgID(dst, r.StoreHost, phy)
+		dst = r.StoreHost.AppendMsgID(dst, phy)
 	}
 	return dst
 }

@@ -40,7 +40,7 @@ func (h Host) AddrPort() netip.AddrPort {
 func (h Host) String() string { return h.AddrPort().String() }
 
 // Size is the number of bytes the host takes in a record: 8 or 20.
-func (h Host) Size() int {
+func (h *Host) Size() int {
 	if h.IPLen == 16 {
 		return 20
 	}

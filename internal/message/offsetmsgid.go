@@ -31,8 +31,15 @@ func appendHex(dst, b []byte) []byte {
 //
 // hot: 0 allocs when dst has room.
 func AppendOffsetMsgID(dst []byte, storeHost Host, phy PhyOffset) []byte {
+	return storeHost.AppendMsgID(dst, phy)
+}
+
+// AppendMsgID is AppendOffsetMsgID of a store host that is not copied.
+//
+// hot: 0 allocs when dst has room.
+func (h *Host) AppendMsgID(dst []byte, phy PhyOffset) []byte {
 	var raw [OffsetMsgIDBytesMax / 2]byte
-	at := storeHost.put(raw[:], 0)
+	at := h.put(raw[:], 0)
 	binary.BigEndian.PutUint64(raw[at:], uint64(phy))
 	return appendHex(dst, raw[:at+8])
 }
