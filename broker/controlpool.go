@@ -215,7 +215,7 @@ func (p *controlPool) serve(w *controlWorker, job *controlJob) (answer *netio.Bu
 		return end
 	}
 	host := message.HostOf(job.remote)
-	from := &sender{ref: job.ref, host: &host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+	from := &sender{host: &host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
 	switch code := wire.RequestCode(cmd.Code); code {
 	case wire.RequestSendMessage, wire.RequestSendMessageV2, wire.RequestSendBatchMessage:
 		answer = sendFrame(b.runSend(&w.send, cmd, from), from.oneway)

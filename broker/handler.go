@@ -62,7 +62,7 @@ func (b *Broker) send(ls *loopState, c *netio.Conn, cmd *wire.Command, frame []b
 	if len(ls.send.messages) >= turnMessagesMax {
 		b.commitSends(ls)
 	}
-	from := sender{conn: c, ref: c.Ref, host: &c.State.(*connState).host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
+	from := sender{conn: c, host: &c.State.(*connState).host, opaque: cmd.Opaque, enc: cmd.Encoding, oneway: cmd.IsOneway()}
 	how, refusal := refused, refusalSyncQueueFull
 	if !b.syncFlush || !ls.answers.full(len(ls.send.pending)) {
 		how, refusal = b.admitSend(&ls.send, cmd, &from)

@@ -17,8 +17,7 @@ import (
 
 // sender says whom a send came from and how it wants to be answered.
 type sender struct {
-	conn   *netio.Conn // nil when a control worker runs the send; then the answer goes through ref
-	ref    netio.ConnRef
+	conn   *netio.Conn // nil when a control worker runs the send, who answers it himself
 	host   *message.Host
 	opaque int32
 	enc    wire.Encoding
@@ -135,7 +134,7 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from *sender) (admiss
 		return refused, r
 	}
 	p := t.addPending()
-	p.conn, p.ref, p.opaque, p.enc, p.oneway = from.conn, from.ref, from.opaque, from.enc, from.oneway
+	p.conn, p.opaque, p.enc, p.oneway = from.conn, from.opaque, from.enc, from.oneway
 	p.topic, p.queueID, p.wait, p.uniqKey = topic, queueID, t.props.wait, t.props.uniqKey
 	p.first, p.n = first, len(t.messages)-first
 	return admitted, nil

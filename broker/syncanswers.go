@@ -46,7 +46,7 @@ func (a *syncAnswers) push(b *Broker, t *sendTurn, p *pendingSend, appended time
 	last := &t.messages[p.first+p.n-1]
 	start := len(a.bytes)
 	a.bytes = b.appendSendAnswer(a.bytes, t, p, wire.ResponseSuccess)
-	a.queue = append(a.queue, syncAnswer{end: last.PhyOffset + message.PhyOffset(last.Size()), ref: p.ref, opaque: p.opaque, enc: p.enc,
+	a.queue = append(a.queue, syncAnswer{end: last.PhyOffset + message.PhyOffset(last.Size()), ref: p.conn.Ref, opaque: p.opaque, enc: p.enc,
 		since: appended.UnixNano(), deadline: message.Millis(appended.UnixMilli()) + message.Millis(b.set.Load().syncFlushTimeout.Milliseconds()), size: int32(len(a.bytes) - start)})
 	a.waiting.Store(int64(len(a.queue) - a.head))
 }

@@ -155,16 +155,15 @@ func (x *Index) add(records []IndexRecord) (int, error) {
 func (x *Index) keysOf(r *IndexRecord) []int32 {
 	var uniq, keys, tags []byte
 	for it := message.Properties(r.Properties); ; {
-		name, value, ok := it.Next()
-		if !ok {
+		entry, more := it.NextEntry()
+		if !more {
 			break
 		}
-		switch string(name) {
-		case message.PropertyUniqKey:
+		if value, is := message.ValueIn(entry, message.PropertyUniqKey); is {
 			uniq = value
-		case message.PropertyKeys:
+		} else if value, is := message.ValueIn(entry, message.PropertyKeys); is {
 			keys = value
-		case message.PropertyTags:
+		} else if value, is := message.ValueIn(entry, message.PropertyTags); is {
 			tags = value
 		}
 	}

@@ -17,22 +17,46 @@ type PropertyIter struct{ rest []byte }
 // Properties starts an iteration over text, which is borrowed for as long as the iterator or its slices are used.
 func Properties(text []byte) PropertyIter { return PropertyIter{rest: text} }
 
+// NextEntry yields the next entry as it stands, without the 0x02 at its end, be it a property or not. It aliases the text.
+//
+// hot: 0 allocs.
+func (it *PropertyIter) NextEntry() (entry []byte, ok bool) {
+	entry = it.rest
+	if len(entry) == 0 {
+		return nil, false
+	}
+	if end := bytes.IndexByte(entry, PropertySeparator); end >= 0 {
+		entry, it.rest = entry[:end:end], entry[end+1:]
+	} else {
+		it.rest = nil
+	}
+	return entry, true
+}
+
+// ValueIn is the value in an entry of NextEntry if that is a property called name. Who looks for some names only needs no search for the
+// end of all the others.
+//
+// hot: 0 allocs.
+func ValueIn(entry []byte, name string) (value []byte, ok bool) {
+	if n := len(name); len(entry) > n+1 && entry[n] == NameValueSeparator && string(entry[:n]) == name {
+		return entry[n+1:], true
+	}
+	return nil, false
+}
+
 // Next yields the next property; both slices alias the text.
 //
 // hot: 0 allocs.
 func (it *PropertyIter) Next() (name, value []byte, ok bool) {
-	for len(it.rest) > 0 {
-		piece := it.rest
-		if end := bytes.IndexByte(piece, PropertySeparator); end >= 0 {
-			piece, it.rest = piece[:end:end], piece[end+1:]
-		} else {
-			it.rest = nil
+	for {
+		entry, more := it.NextEntry()
+		if !more {
+			return nil, nil, false
 		}
-		if at := bytes.IndexByte(piece, NameValueSeparator); at > 0 && at+1 < len(piece) {
-			return piece[:at:at], piece[at+1:], true
+		if at := bytes.IndexByte(entry, NameValueSeparator); at > 0 && at+1 < len(entry) {
+			return entry[:at:at], entry[at+1:], true
 		}
 	}
-	return nil, nil, false
 }
 
 // GetProperty is the value of the last property called name; it aliases text. ok is false when there is none; a found
@@ -40,13 +64,12 @@ func (it *PropertyIter) Next() (name, value []byte, ok bool) {
 //
 // hot: 0 allocs.
 func GetProperty(text []byte, name string) (value []byte, ok bool) {
-	it := Properties(text)
-	for {
-		n, v, more := it.Next()
+	for it := Properties(text); ; {
+		entry, more := it.NextEntry()
 		if !more {
 			return value, ok
 		}
-		if string(n) == name {
+		if v, is := ValueIn(entry, name); is {
 			value, ok = v, true
 		}
 	}
