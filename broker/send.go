@@ -42,14 +42,16 @@ type sendTurn struct {
 	arena    []byte // properties texts that had to be copied or rewritten
 	uniqIDs  message.UniqIDGen
 
-	header    *wire.SendMessageHeader // of the send that was looked at last: the decoder's, or own
-	own       wire.SendMessageHeader
-	dead      bool // the send that was looked at last is for a dead letter queue
-	props     sendProperties
-	rewritten message.PropertyMap
-	element   sendProperties      // of a batch
-	offsets   []message.PhyOffset // of the batch whose answer is being written
-	response  wire.SendMessageResponse
+	header       *wire.SendMessageHeader // of the send that was looked at last: the decoder's, or own
+	own          wire.SendMessageHeader
+	topic        *topics.Topic // that it was for, if there is one, in that version of the table
+	topicVersion uint64
+	dead         bool // the send that was looked at last is for a dead letter queue
+	props        sendProperties
+	rewritten    message.PropertyMap
+	element      sendProperties      // of a batch
+	offsets      []message.PhyOffset // of the batch whose answer is being written
+	response     wire.SendMessageResponse
 }
 
 // admission is the outcome of admitSend.
@@ -73,7 +75,7 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from *sender) (admiss
 	if r := b.overloaded(); r != nil {
 		return refused, r
 	}
-	topic := b.topics.Lookup(h.Topic)
+	topic := t.lookUp(b.topics, h.Topic)
 	if r := b.checkSendTopic(h, topic); r != nil {
 		return refused, r
 	}
@@ -138,6 +140,17 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from *sender) (admiss
 	p.topic, p.queueID, p.wait, p.uniqKey = topic, queueID, t.props.wait, t.props.uniqKey
 	p.first, p.n = first, len(t.messages)-first
 	return admitted, nil
+}
+
+// lookUp finds a topic, without the table's lock when the last send was for the same one and the table has not changed since.
+//
+// hot: 0 allocs.
+func (t *sendTurn) lookUp(table *topics.Table, name []byte) *topics.Topic {
+	version := table.Version()
+	if t.topic == nil || t.topicVersion != version || string(name) != t.topic.Name() {
+		t.topic, t.topicVersion = table.Lookup(name), version
+	}
+	return t.topic
 }
 
 // addMessage gives an empty message at the end of the turn. It is filled in where it lies: a copy of something just written costs more than

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // Decoder decodes frames. It owns the scratch memory for unescaped text and the table of ext fields, and is used by one
@@ -101,7 +102,7 @@ func (d *Decoder) decodeBinary(h []byte, c *Command) error {
 		if len(ext) == ExtEntriesMax {
 			return ErrTooManyExt
 		}
-		ext = append(ext, extEntry{h[2 : 2+keyLen : 2+keyLen], h[at : at+valueLen : at+valueLen]})
+		ext = addExt(ext, h[2:2+keyLen:2+keyLen], h[at:at+valueLen:at+valueLen])
 		h = h[at+valueLen:]
 	}
 	d.ext = ext
@@ -193,10 +194,22 @@ func (d *Decoder) decodeExt(s *jsonScanner, c *Command) error {
 		if len(ext) == ExtEntriesMax {
 			return ErrTooManyExt
 		}
-		ext = append(ext, extEntry{key, value})
+		ext = addExt(ext, key, value)
 	}
 	d.ext, c.HasExt = ext, true
 	return nil
+}
+
+// addExt appends an entry, field by field: put together first, its copy would wait for what was written a moment before.
+func addExt(ext []extEntry, key, value []byte) []extEntry {
+	n := len(ext)
+	if n == cap(ext) {
+		ext = slices.Grow(ext, 1)
+	}
+	ext = ext[:n+1]
+	e := &ext[n]
+	e.key, e.value = key, value
+	return ext
 }
 
 // scratchFor gives room for everything unescaping h can yield, so that the scanner need not check: unescaped text is never

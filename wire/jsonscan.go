@@ -207,7 +207,12 @@ func hex4(src []byte, at int) rune {
 	if at+4 > len(src) {
 		return -1
 	}
-	a, b, c, d := rune(hexValue[src[at]]), rune(hexValue[src[at+1]]), rune(hexValue[src[at+2]]), rune(hexValue[src[at+3]])
+	h := src[at : at+4]
+	c, d := rune(hexValue[h[2]]), rune(hexValue[h[3]])
+	a, b := rune(1), rune(1)
+	if h[0] != '0' || h[1] != '0' { // what separates properties begins with zeros
+		a, b = rune(hexValue[h[0]]), rune(hexValue[h[1]])
+	}
 	if a == 0 || b == 0 || c == 0 || d == 0 {
 		return -1
 	}
