@@ -247,11 +247,12 @@ func (w *indexWriter) sync() error {
 		return nil
 	}
 	from := w.geo.itemAt(int64(w.synced))
-	if err := w.mapping.SyncRange(from, w.geo.itemAt(int64(w.header.count))-from); err != nil {
-		return err
-	}
-	if err := w.mapping.SyncRange(0, w.geo.itemAt(0)); err != nil {
-		return err
+	for _, part := range [][2]int64{{from, w.geo.itemAt(int64(w.header.count)) - from}, {0, w.geo.itemAt(0)}} {
+		// As with the log: the kernel would take the right to write from each page by itself, and interrupt the other processors for each.
+		_ = w.mapping.Forget(part[0], part[1])
+		if err := w.mapping.SyncRange(part[0], part[1]); err != nil {
+			return err
+		}
 	}
 	w.synced = w.header.count
 	return nil
