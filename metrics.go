@@ -8,6 +8,7 @@ import (
 	"peregrine/broker"
 	"peregrine/broker/transaction"
 	"peregrine/flush"
+	"peregrine/internal/stagetime"
 	"peregrine/perf"
 )
 
@@ -162,13 +163,15 @@ func (s *service) registerNamesrv(r *perf.Registry) {
 func (s *service) registerStageTimes(r *perf.Registry, snap *snapshot) {
 	for _, h := range []struct {
 		name, help string
-		of         func(*broker.Stats) *broker.StageTimes
+		of         func(*broker.Stats) *stagetime.Times
 	}{
-		{"append", "time of an append of one turn's sends: the append lock, copies, page faults", func(s *broker.Stats) *broker.StageTimes { return &s.AppendTimes }},
-		{"send_sync_wait", "SYNC_FLUSH: time of a send from its append until its sync", func(s *broker.Stats) *broker.StageTimes { return &s.SyncWaits }},
-		{"control_wait", "time of a request until its control worker takes it", func(s *broker.Stats) *broker.StageTimes { return &s.ControlWaits }},
+		{"append", "time of an append of one turn's sends: the append lock, copies, page faults", func(s *broker.Stats) *stagetime.Times { return &s.AppendTimes }},
+		{"append_lock_wait", "time of an append that found the append lock taken until it had it", func(s *broker.Stats) *stagetime.Times { return &s.LockWaits }},
+		{"populate", "time in which the kernel gave the pages ahead of the log, in steps of up to 1 MiB", func(s *broker.Stats) *stagetime.Times { return &s.PopulateTimes }},
+		{"send_sync_wait", "SYNC_FLUSH: time of a send from its append until its sync", func(s *broker.Stats) *stagetime.Times { return &s.SyncWaits }},
+		{"control_wait", "time of a request until its control worker takes it", func(s *broker.Stats) *stagetime.Times { return &s.ControlWaits }},
 	} {
-		r.Histogram("peregrine_"+h.name+"_seconds", h.help, broker.StageBounds(), func(counts []uint64) float64 {
+		r.Histogram("peregrine_"+h.name+"_seconds", h.help, stagetime.Bounds(), func(counts []uint64) float64 {
 			times := h.of(snap.get())
 			copy(counts, times.Buckets[:])
 			return float64(times.SumNs) / 1e9

@@ -9,6 +9,7 @@ import (
 
 	"peregrine/broker/control"
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 	"peregrine/netio"
 	"peregrine/wire"
 )
@@ -42,7 +43,7 @@ type controlWorker struct {
 	decoder wire.Decoder
 	command wire.Command
 	send    sendTurn
-	waited  stage // of requests: until the worker takes them
+	waited  stagetime.Stage // of requests: until the worker takes them
 }
 
 func startControlPool(b *Broker, count int) *controlPool {
@@ -153,7 +154,7 @@ func (p *controlPool) work(w *controlWorker, job *controlJob) {
 		}
 		return
 	}
-	w.waited.took(time.Since(job.since), 1)
+	w.waited.Took(time.Since(job.since), 1)
 	answer, later := p.serve(w, job)
 	w.mu.Lock()
 	w.frames--

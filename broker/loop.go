@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 	"peregrine/netio"
 	"peregrine/store"
 	"peregrine/wire"
@@ -34,8 +35,8 @@ type loopState struct {
 	count     [countKinds]uint64        // since start, of this loop
 	published [countKinds]atomic.Uint64 // count as of the end of the last turn, for metrics
 
-	appendTime stage // of turns: the append lock, copies, page faults
-	syncWait   stage // of sends: from their append until their sync
+	appendTime stagetime.Stage // of turns: the append lock, copies, page faults
+	syncWait   stagetime.Stage // of sends: from their append until their sync
 }
 
 // Kinds of events that loops count.

@@ -372,7 +372,7 @@ func (b *Broker) commitSends(ls *loopState) {
 	began := time.Now()
 	end := b.store.Append(t.messages)
 	appended := time.Now()
-	ls.appendTime.took(appended.Sub(began), 1)
+	ls.appendTime.Took(appended.Sub(began), 1)
 	waiting := false
 	var run topicRun
 	for i := range t.pending {

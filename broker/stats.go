@@ -8,6 +8,7 @@ import (
 	"peregrine/dispatch"
 	"peregrine/flush"
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 	"peregrine/netio"
 	"peregrine/store"
 	"peregrine/wire"
@@ -38,7 +39,7 @@ type Stats struct {
 	Index                  store.IndexStats
 	Network                netio.Stats
 
-	AppendTimes, SyncWaits, ControlWaits StageTimes
+	AppendTimes, LockWaits, PopulateTimes, SyncWaits, ControlWaits stagetime.Times
 
 	Delays                delay.Stats
 	SentBack, DeadLetters uint64
@@ -85,11 +86,12 @@ func (b *Broker) Stats() Stats {
 		}
 	}
 	for _, ls := range b.loops {
-		ls.appendTime.addTo(&s.AppendTimes)
-		ls.syncWait.addTo(&s.SyncWaits)
+		ls.appendTime.AddTo(&s.AppendTimes)
+		ls.syncWait.AddTo(&s.SyncWaits)
 	}
+	b.store.AddStageTimes(&s.LockWaits, &s.PopulateTimes)
 	for i := range b.control.workers {
-		b.control.workers[i].waited.addTo(&s.ControlWaits)
+		b.control.workers[i].waited.AddTo(&s.ControlWaits)
 	}
 	s.Sent += b.slow.sent.Load()
 	s.SentBytes += b.slow.sentBytes.Load()

@@ -59,7 +59,7 @@ func (ls *loopState) answerFlushed(b *Broker, flushed message.PhyOffset) {
 	now := time.Now().UnixNano()
 	for a.head < len(a.queue) && a.queue[a.head].end <= flushed {
 		w := &a.queue[a.head]
-		ls.syncWait.took(time.Duration(now-w.since), 1)
+		ls.syncWait.Took(time.Duration(now-w.since), 1)
 		if c := ls.loop.Conn(w.ref); c != nil {
 			c.Out = append(c.Out, a.bytes[a.at:a.at+int(w.size)]...)
 		}

@@ -2,11 +2,11 @@ package flush
 
 import (
 	"math"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 )
 
 // Stats is a snapshot for metrics. The fields are read one after the other, not at one instant.
@@ -44,17 +44,7 @@ func BucketUpperNs(i int) int64 {
 }
 
 // bucketOf returns the bucket of a duration.
-func bucketOf(ns int64) int { return Bucket(ns, bucketUnitNs, BucketCount) }
-
-// Bucket returns the bucket of a duration among count of which the first ends at unitNs, each next one is twice as wide, and the last has no end.
-//
-// hot: 0 allocs.
-func Bucket(ns, unitNs int64, count int) int {
-	if ns <= unitNs {
-		return 0
-	}
-	return min(bits.Len64(uint64((ns-1)/unitNs)), count-1)
-}
+func bucketOf(ns int64) int { return stagetime.Bucket(ns, bucketUnitNs, BucketCount) }
 
 // counters are written by the flusher (timeouts and refused by waiters) and read by Stats.
 type counters struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 	"peregrine/internal/sysio"
 )
 
@@ -28,6 +29,7 @@ type CommitLog struct {
 	// mu is the append lock. It guards the fields down to the pad and Queue.next of every queue; nothing else is locked
 	// and no system call is made under it in the mapped form (one pwrite per batch with writeWithoutMmap).
 	mu        sync.Mutex
+	lockWaits stagetime.Stage   // of appends that found mu taken; written under mu
 	pos       message.PhyOffset // where the next record goes; equals wrote whenever mu is free
 	cur       *mappedFile       // the file of pos; nil when pos is at the border of a file that is not entered yet
 	curData   []byte            // its mapping

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"time"
+
 	"peregrine/internal/message"
+	"peregrine/internal/stagetime"
 )
 
 // toucher keeps the pages of a small window ahead of the write position present and writable, so that an append takes no
@@ -13,6 +16,7 @@ type toucher struct {
 	done chan struct{}
 	// touched is how far pages were populated. Only the toucher's goroutine.
 	touched message.PhyOffset
+	took    stagetime.Stage // of steps
 }
 
 func newToucher(l *CommitLog) *toucher {
@@ -91,10 +95,12 @@ func (t *toucher) step(limit message.PhyOffset) bool {
 		return false
 	}
 	// A failure costs page faults during appends and nothing else: the range has its blocks.
+	began := time.Now()
 	if err := v.mapping.Populate(at, n); err != nil {
 		t.l.logger.Debug("populate the commitlog ahead", "error", err)
 		return false
 	}
+	t.took.Took(time.Since(began), 1)
 	t.touched += message.PhyOffset(n)
 	return true
 }
@@ -102,4 +108,11 @@ func (t *toucher) step(limit message.PhyOffset) bool {
 func (t *toucher) stop() {
 	close(t.quit)
 	<-t.done
+}
+
+// AddStageTimes adds how long appends waited for the append lock when it was taken, and how long the kernel took to give the pages ahead of
+// the log. Any goroutine.
+func (s *Store) AddStageTimes(lockWaits, populate *stagetime.Times) {
+	s.log.lockWaits.AddTo(lockWaits)
+	s.log.touch.took.AddTo(populate)
 }

@@ -1,4 +1,4 @@
-package broker
+package stagetime
 
 import (
 	"testing"
@@ -6,14 +6,14 @@ import (
 )
 
 // Each duration is in the bucket whose bounds hold it.
-func TestStageTimes(t *testing.T) {
-	bounds := StageBounds()
+func TestStage(t *testing.T) {
+	bounds := Bounds()
 	for _, d := range []time.Duration{-1, 0, 1, 999, 1000, 1001, 2000, 2001, time.Millisecond, 8_388_608_000, 8_388_608_001, time.Hour} {
-		var s stage
-		s.took(d, 3)
-		var sum StageTimes
-		s.addTo(&sum)
-		s.addTo(&sum)
+		var s Stage
+		s.Took(d, 3)
+		var sum Times
+		s.AddTo(&sum)
+		s.AddTo(&sum)
 		for i, n := range sum.Buckets {
 			inside := (i == 0 || d.Seconds() > bounds[i-1]) && (i == len(bounds) || d.Seconds() <= bounds[i])
 			if (n == 6) != inside || n != 0 && n != 6 {
