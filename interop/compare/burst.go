@@ -32,39 +32,16 @@ func measureBurst(ctx context.Context, o options, ours *interop.Peregrine) (good
 		return false, errors.New("BUG: no e2e load")
 	}
 	load.Addr, load.Encoding, load.Connections, load.PullConnections, load.Duration = ours.Addr(), wire.EncodingBinary, burstConsumers, burstConsumers, burstTry
-	run := func(rate float64) (*bench.Report, error) {
-		load.Rate = rate
-		rep, err := o.load(ctx, load, io.Discard)
-		if err == nil {
-			err = ctx.Err()
-		}
-		return rep, err
-	}
-	rep, err := run(0)
+	most, err := sustained(ctx, o, load)
 	if err != nil {
 		return false, err
-	}
-	machine := rep.Conditions.Machine
-	fmt.Printf("%s; load average %.2f before.\nclosed loop, %d connections with %d in flight, %d consumers: %.0f/s sent, %.0f/s received\n",
-		machine, machine.Load[0], burstConsumers, load.Inflight, burstConsumers, rep.Rate, rep.Consume.Rate)
-	most := rep.Rate
-	for try := 0; ; try++ {
-		if try == burstTriesMax {
-			return false, fmt.Errorf("consumers do not even keep up with %.0f/s", most)
-		}
-		if rep, err = run(most); err != nil {
-			return false, err
-		}
-		fmt.Printf("open loop, %.0f/s: %.0f/s sent, %.0f/s received, %d skipped, deliveries p99 %v\n", most, rep.Rate, rep.Consume.Rate, rep.Skipped, burstP99(rep))
-		if rep.Skipped == 0 && keepsUp(rep) {
-			break
-		}
-		most *= burstStep
 	}
 	load.Duration = o.burst
 	load.CheckDispatch = true
 	for share := burstShare; share > 0.1; share -= 0.2 {
-		if rep, err = run(share * most); err != nil {
+		load.Rate = share * most
+		rep, err := o.load(ctx, load, io.Discard)
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return false, err
 		}
 		fmt.Printf("%v at %.0f %% of %.0f/s%s\n", o.burst, 100*share, most, failures(rep))
@@ -83,6 +60,31 @@ func measureBurst(ctx context.Context, o options, ours *interop.Peregrine) (good
 	}
 	fmt.Fprintln(os.Stderr, "deliveries are late at every share")
 	return false, nil
+}
+
+// sustained looks for the largest rate of deliveries in an open loop at which nothing is skipped and consumers keep up, beginning with what a closed loop
+// reaches.
+func sustained(ctx context.Context, o options, load bench.Options) (most float64, err error) {
+	for try := range burstTriesMax {
+		load.Rate = most
+		rep, err := o.load(ctx, load, io.Discard)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return 0, err
+		}
+		if try == 0 {
+			machine := rep.Conditions.Machine
+			fmt.Printf("%s; load average %.2f before.\nclosed loop, %d connections with %d in flight, %d that pull: %.0f/s sent, %.0f/s received\n",
+				machine, machine.Load[0], load.Connections, load.Inflight, load.PullConnections, rep.Rate, rep.Consume.Rate)
+			most = rep.Rate
+			continue
+		}
+		fmt.Printf("open loop, %.0f/s: %.0f/s sent, %.0f/s received, %d skipped, deliveries p99 %v\n", most, rep.Rate, rep.Consume.Rate, rep.Skipped, burstP99(rep))
+		if rep.Skipped == 0 && keepsUp(rep) {
+			return most, nil
+		}
+		most *= burstStep
+	}
+	return 0, fmt.Errorf("consumers do not even keep up with %.0f/s", most)
 }
 
 func keepsUp(rep *bench.Report) bool { return rep.Consume.Rate >= burstReceivedMin*rep.Rate }
