@@ -86,7 +86,7 @@ func (b *Broker) send(ls *loopState, c *netio.Conn, cmd *wire.Command, frame []b
 // hot: 0 allocs, one hold of the append lock.
 func (h handler) TurnEnd(l *netio.Loop) {
 	ls := l.State.(*loopState)
-	if len(ls.send.messages) > 0 {
+	if len(ls.send.pending) > 0 {
 		h.commitSends(ls)
 	}
 	ls.publish()

@@ -117,22 +117,20 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from *sender) (admiss
 	if t.dead {
 		storedIn = 0
 	}
-	first := len(t.messages)
+	first := t.admitted()
+	t.messages = t.messages[:first] // what a refused send, or one that met a bug, has begun goes
 	m := t.addMessage()
 	m.Queue, m.Topic, m.QueueID, m.SysFlag = topic.Queue(storedIn), topic.NameBytes(), storedIn, sysFlag
 	m.BornTimestamp, m.BornHost, m.StoreHost = message.Millis(h.BornTimestamp), *from.host, b.storeHost
 	if h.Batch {
-		r := refusalDelayBatch
-		if t.props.level == 0 {
-			r = b.admitBatch(t, cmd.Body)
+		if t.props.level > 0 {
+			return refused, refusalDelayBatch
 		}
-		if r != nil {
-			t.messages = t.messages[:first]
+		if r := b.admitBatch(t, cmd.Body); r != nil {
 			return refused, r
 		}
 		t.props.uniqKey = t.keep(t.props.uniqKey, cmd.Encoding)
 	} else if r := b.admitSingle(t, m, cmd); r != nil {
-		t.messages = t.messages[:first]
 		return refused, r
 	}
 	p := t.addPending()
@@ -151,6 +149,15 @@ func (t *sendTurn) lookUp(table *topics.Table, name []byte) *topics.Topic {
 		t.topic, t.topicVersion = table.Lookup(name), version
 	}
 	return t.topic
+}
+
+// admitted is how many of the turn's messages belong to sends that were admitted. Others are not appended.
+func (t *sendTurn) admitted() int {
+	if len(t.pending) == 0 {
+		return 0
+	}
+	last := &t.pending[len(t.pending)-1]
+	return last.first + last.n
 }
 
 // addMessage gives an empty message at the end of the turn. It is filled in where it lies: a copy of something just written costs more than
@@ -370,7 +377,7 @@ func (t *sendTurn) reset() {
 func (b *Broker) commitSends(ls *loopState) {
 	t := &ls.send
 	began := time.Now()
-	end := b.store.Append(t.messages)
+	end := b.store.Append(t.messages[:t.admitted()])
 	appended := time.Now()
 	ls.appendTime.Took(appended.Sub(began), 1)
 	waiting := false
@@ -491,7 +498,7 @@ func (b *Broker) runSend(t *sendTurn, cmd *wire.Command, from *sender) (answer [
 		return b.appendSendRefusal(nil, from.enc, from.opaque, r)
 	}
 	defer t.reset()
-	end := b.store.Append(t.messages)
+	end := b.store.Append(t.messages[:t.admitted()])
 	b.announce(end)
 	p, code := &t.pending[0], wire.ResponseSuccess
 	b.countSlowSend(t, p)
