@@ -140,52 +140,49 @@ func (h *SendMessageHeader) DecodeV1(c *Command) error {
 	seen := 0
 	for i := range c.ext.table {
 		e := &c.ext.table[i]
-		value, ok := e.value, true
-		switch string(e.key) {
-		case "producerGroup":
-			h.ProducerGroup = value
-			seen |= seenProducerGroup
-		case "topic":
-			h.Topic = value
-			seen |= seenTopic
-		case "defaultTopic":
-			h.DefaultTopic = value
-			seen |= seenDefaultTopic
-		case "defaultTopicQueueNums":
-			h.DefaultTopicQueueNums, ok = parseInt32(value)
-			seen |= seenDefaultTopicQueueNums
-		case "queueId":
-			h.QueueID, ok = parseInt32(value)
-			seen |= seenQueueID
-		case "sysFlag":
-			h.SysFlag, ok = parseInt32(value)
-			seen |= seenSysFlag
-		case "bornTimestamp":
-			if h.BornTimestamp, ok = parseInt64(value); !ok {
-				return fieldInvalid("bornTimestamp", ReasonInt64, value)
-			}
-			seen |= seenBornTimestamp
-		case "flag":
-			h.Flag, ok = parseInt32(value)
-			seen |= seenFlag
-		case "properties":
-			h.Properties = value
-		case "reconsumeTimes":
-			h.ReconsumeTimes, _, ok = optionalInt32(value)
-		case "unitMode":
-			h.UnitMode = parseBool(value)
-		case "maxReconsumeTimes":
-			h.MaxReconsumeTimes, h.HasMaxReconsumeTimes, ok = optionalInt32(value)
-		case "batch":
-			h.Batch = parseBool(value)
-		case "bname":
-			h.BrokerName = value
-		}
+		letter := sendLetter(e.key)
+		bit, ok := h.set(letter, e.value)
 		if !ok {
-			return fieldInvalid(string(e.key), ReasonInt32, value)
+			return sendFieldInvalid(letter, e.value)
 		}
+		seen |= bit
 	}
 	return h.checkSeen(seen)
+}
+
+// sendLetter is what the V2 form calls a field of the V1 form, 0 for an unknown one.
+func sendLetter(name []byte) byte {
+	switch string(name) {
+	case "producerGroup":
+		return 'a'
+	case "topic":
+		return 'b'
+	case "defaultTopic":
+		return 'c'
+	case "defaultTopicQueueNums":
+		return 'd'
+	case "queueId":
+		return 'e'
+	case "sysFlag":
+		return 'f'
+	case "bornTimestamp":
+		return 'g'
+	case "flag":
+		return 'h'
+	case "properties":
+		return 'i'
+	case "reconsumeTimes":
+		return 'j'
+	case "unitMode":
+		return 'k'
+	case "maxReconsumeTimes":
+		return 'l'
+	case "batch":
+		return 'm'
+	case "bname":
+		return 'n'
+	}
+	return 0
 }
 
 func (h *SendMessageHeader) checkSeen(seen int) error {
@@ -200,7 +197,7 @@ func (h *SendMessageHeader) checkSeen(seen int) error {
 	return nil
 }
 
-// sendFieldInvalid names the numeric field behind a letter of the V2 form.
+// sendFieldInvalid names the numeric field behind a letter.
 func sendFieldInvalid(letter byte, value []byte) error {
 	switch letter {
 	case 'g':

@@ -58,7 +58,8 @@ func measureTails(ctx context.Context, o options, dir string) (good bool, err er
 		return false, err
 	}
 	load.Rate, load.Duration = most/2, o.duration
-	fmt.Printf("deliveries at %.0f/s, half of the %.0f/s that an open loop sustains; the longest sync of the device was %s\n\n", load.Rate, most, showTime(float64(max(probe.SyncWritten.MaxNs, probe.SyncFresh.MaxNs))))
+	longest := showTime(float64(max(probe.SyncWritten.MaxNs, probe.SyncFresh.MaxNs)))
+	fmt.Printf("deliveries at %.0f/s, half of the %.0f/s that an open loop sustains; the longest sync of the device was %s\n\n", load.Rate, most, longest)
 
 	t := table.NewWriter()
 	t.AppendHeader(table.Row{"beside", "p99.9 without", "with", "ratio", "longest without", "with", "verdict"})
