@@ -229,9 +229,10 @@ type coldPull struct {
 
 // commandOf makes a Command of fuzzed bytes: entries of a binary ext map. Duplicates go, because the hot decoders stop at
 // a wrong duplicate and the generic one only looks at the last.
-func commandOf(t *testing.T, ext []byte) (*Command, bool) {
+func commandOf(t *testing.T, code RequestCode, ext []byte) (*Command, bool) {
 	frame := binary.BigEndian.AppendUint32(nil, 1<<24|uint32(binaryHeaderFixedLength+len(ext)))
-	frame = append(frame, make([]byte, 17)...)
+	frame = binary.BigEndian.AppendUint16(frame, uint16(code))
+	frame = append(frame, make([]byte, 15)...)
 	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(ext))), ext...)
 	var d Decoder
 	c := &Command{}
@@ -263,13 +264,26 @@ func FuzzSendHeaderV2(f *testing.F) {
 	all.HasMaxReconsumeTimes, all.MaxReconsumeTimes, all.Batch, all.UnitMode, all.ReconsumeTimes = true, -3, true, true, 7
 	f.Add(extOf(AppendSendRequestV2(nil, EncodingBinary, 1, 0, all, nil)))
 	f.Fuzz(func(t *testing.T, ext []byte) {
-		c, ok := commandOf(t, ext)
+		c, ok := commandOf(t, 0, ext)
 		if !ok {
 			return
 		}
 		var hot SendMessageHeader
 		var cold coldSend
 		hotErr, coldErr := hot.DecodeV2(c), DecodeHeader(c, &cold)
+		// With the code of a send the decoder may read the letters itself: the same has to come out.
+		once, ok := commandOf(t, RequestSendMessageV2, ext)
+		if !ok || !maps.Equal(extMap(once), extMap(c)) || once.ExtLen() != c.ExtLen() {
+			t.Fatalf("as a send %v, ext %v instead of %v", ok, extMap(once), extMap(c))
+		}
+		var direct SendMessageHeader
+		directErr := direct.DecodeV2(once)
+		if (directErr == nil) != (hotErr == nil) || hotErr == nil && !reflect.DeepEqual(direct, hot) || hotErr != nil && directErr.Error() != hotErr.Error() {
+			t.Fatalf("in one pass %+v %v, in two %+v %v", direct, directErr, hot, hotErr)
+		}
+		if header := once.Send(); header != nil && !reflect.DeepEqual(*header, hot) {
+			t.Fatalf("the decoder's header %+v, in two passes %+v", *header, hot)
+		}
 		if (hotErr == nil) != (coldErr == nil) {
 			t.Fatalf("%v: hot %v, generic %v", extMap(c), hotErr, coldErr)
 		}
@@ -290,7 +304,7 @@ func FuzzSendHeaderV2(f *testing.F) {
 func FuzzSendHeaderV1(f *testing.F) {
 	f.Add(extOf(sampleV1(EncodingBinary))[:len(extOf(sampleV1(EncodingBinary)))-128])
 	f.Fuzz(func(t *testing.T, ext []byte) {
-		c, ok := commandOf(t, ext)
+		c, ok := commandOf(t, 0, ext)
 		if !ok {
 			return
 		}
@@ -319,7 +333,7 @@ func FuzzSendHeaderV1(f *testing.F) {
 func FuzzPullHeader(f *testing.F) {
 	f.Add(extOf(AppendPullRequest(nil, EncodingBinary, RequestPullMessage, 1, samplePull())))
 	f.Fuzz(func(t *testing.T, ext []byte) {
-		c, ok := commandOf(t, ext)
+		c, ok := commandOf(t, 0, ext)
 		if !ok {
 			return
 		}
@@ -346,7 +360,7 @@ func FuzzPullHeader(f *testing.F) {
 func FuzzPullResponse(f *testing.F) {
 	f.Add(extOf(AppendPullResponse(nil, EncodingBinary, 1, ResponseSuccess, "", &PullMessageResponse{NextBeginOffset: 1, MaxOffset: 2}, 0)))
 	f.Fuzz(func(t *testing.T, ext []byte) {
-		c, ok := commandOf(t, ext)
+		c, ok := commandOf(t, 0, ext)
 		if !ok {
 			return
 		}
@@ -383,7 +397,7 @@ func FuzzDecodeHeader(f *testing.F) {
 		case nil, SendMessageHeader, PullMessageHeader:
 			return
 		}
-		c, ok := commandOf(t, ext)
+		c, ok := commandOf(t, 0, ext)
 		if !ok {
 			return
 		}
