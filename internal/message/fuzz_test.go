@@ -71,6 +71,9 @@ func addPropertySeeds(f *testing.F) {
 		many = AppendProperty(many, string(rune('a'+i%60)), "v")
 	}
 	f.Add(many, "TAGS")
+	f.Add([]byte("\x01\x010"), "\x01")
+	f.Add([]byte("\x01v\x02a\x01b\x01v\x02"), "")
+	f.Add([]byte("a\x01b\x01v\x02"), "a\x01b")
 }
 
 func FuzzProperties(f *testing.F) {

@@ -1,6 +1,9 @@
 package message
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // Separators of the properties text: name 0x01 value 0x02 name 0x01 value 0x02 … (MessageDecoder.NAME_VALUE_SEPARATOR and
 // PROPERTY_SEPARATOR). There is no escaping. The last 0x02 is optional: 5.x and Go write it, 4.9.4 does not.
@@ -38,10 +41,14 @@ func (it *PropertyIter) NextEntry() (entry []byte, ok bool) {
 //
 // hot: 0 allocs.
 func ValueIn(entry []byte, name string) (value []byte, ok bool) {
-	if n := len(name); len(entry) > n+1 && entry[n] == NameValueSeparator && string(entry[:n]) == name {
-		return entry[n+1:], true
+	n := len(name)
+	if n == 0 || len(entry) <= n+1 || entry[n] != NameValueSeparator || string(entry[:n]) != name {
+		return nil, false
 	}
-	return nil, false
+	if strings.IndexByte(name, NameValueSeparator) >= 0 {
+		return nil, false // no property's name, though the entry begins with it
+	}
+	return entry[n+1:], true
 }
 
 // Next yields the next property; both slices alias the text.
