@@ -134,7 +134,7 @@ func (b *Broker) admitSend(t *sendTurn, cmd *wire.Command, from *sender) (admiss
 		return refused, r
 	}
 	p := t.addPending()
-	p.conn, p.opaque, p.enc, p.oneway = from.conn, from.opaque, from.enc, from.oneway
+	p.conn, p.host, p.opaque, p.enc, p.oneway = from.conn, from.host, from.opaque, from.enc, from.oneway
 	p.topic, p.queueID, p.wait, p.uniqKey = topic, queueID, t.props.wait, t.props.uniqKey
 	p.first, p.n = first, len(t.messages)-first
 	return admitted, nil
